@@ -1,0 +1,39 @@
+# Shell functions that the scripts share. Source it; it changes to the repository's root.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# A progress line: what is being done, on stderr.
+say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# Runs a command as root: plainly if we are, by sudo otherwise.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; return; fi
+  command -v sudo >/dev/null || die "this step needs root: run as root, or install sudo"
+  sudo "$@"
+}
+
+# Runs a command that talks much: its output goes to build/log/NAME.log and is shown if it fails.
+quietly() {
+  local name=$1; shift
+  mkdir -p build/log
+  if ! "$@" >"build/log/$name.log" 2>&1; then
+    tail -n 40 "build/log/$name.log" >&2
+    die "$name failed (the whole log: build/log/$name.log)"
+  fi
+}
+
+# Installs those of the named Debian packages that are missing.
+apt_install() {
+  local missing=()
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}\n' "$package" 2>/dev/null | grep -q '^install ok' || missing+=("$package")
+  done
+  [ ${#missing[@]} = 0 ] && return
+  command -v apt-get >/dev/null || die "not a Debian system; install by hand: ${missing[*]}"
+  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  quietly apt-update as_root apt-get update
+  quietly apt-install as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends "${missing[@]}"
+}
