@@ -8,12 +8,12 @@
 #ifndef TORUS_BASE_STATUS_H_
 #define TORUS_BASE_STATUS_H_
 
+#include <fmt/format.h>
+
 #include <expected>
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace torus {
 
@@ -40,12 +40,23 @@ enum class Code : int {
 
 // The code's name as upstream's JSON spells it, such as "INVALID_ARGUMENT".
 constexpr std::string_view CodeName(Code code) {
-  constexpr std::string_view kNames[] = {
-      "OK",           "CANCELLED",         "UNKNOWN",           "INVALID_ARGUMENT",
-      "DEADLINE_EXCEEDED", "NOT_FOUND",    "ALREADY_EXISTS",    "PERMISSION_DENIED",
-      "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",   "OUT_OF_RANGE",
-      "UNIMPLEMENTED", "INTERNAL",         "UNAVAILABLE",       "DATA_LOSS",
-      "UNAUTHENTICATED"};
+  constexpr std::string_view kNames[] = {"OK",
+                                         "CANCELLED",
+                                         "UNKNOWN",
+                                         "INVALID_ARGUMENT",
+                                         "DEADLINE_EXCEEDED",
+                                         "NOT_FOUND",
+                                         "ALREADY_EXISTS",
+                                         "PERMISSION_DENIED",
+                                         "RESOURCE_EXHAUSTED",
+                                         "FAILED_PRECONDITION",
+                                         "ABORTED",
+                                         "OUT_OF_RANGE",
+                                         "UNIMPLEMENTED",
+                                         "INTERNAL",
+                                         "UNAVAILABLE",
+                                         "DATA_LOSS",
+                                         "UNAUTHENTICATED"};
   const auto index = static_cast<unsigned>(code);
   return index < std::size(kNames) ? kNames[index] : "UNKNOWN";
 }
@@ -83,10 +94,10 @@ Error MakeError(Code code, fmt::format_string<Args...> format, Args&&... args) {
   return Error(Status(code, fmt::format(format, std::forward<Args>(args)...)));
 }
 
-#define TORUS_DEFINE_ERROR(Name)                                           \
-  template <typename... Args>                                              \
-  Error Name(fmt::format_string<Args...> format, Args&&... args) {         \
-    return MakeError(Code::k##Name, format, std::forward<Args>(args)...);  \
+#define TORUS_DEFINE_ERROR(Name)                                          \
+  template <typename... Args>                                             \
+  Error Name(fmt::format_string<Args...> format, Args&&... args) {        \
+    return MakeError(Code::k##Name, format, std::forward<Args>(args)...); \
   }
 TORUS_DEFINE_ERROR(Cancelled)
 TORUS_DEFINE_ERROR(InvalidArgument)
@@ -114,9 +125,9 @@ TORUS_DEFINE_ERROR(Unavailable)
 // TORUS_ASSIGN_OR_RETURN(auto value, Function()): binds the value or returns the error.
 #define TORUS_ASSIGN_OR_RETURN(declaration, expression) \
   TORUS_ASSIGN_OR_RETURN_(TORUS_CONCAT_(torus_result_, __LINE__), declaration, expression)
-#define TORUS_ASSIGN_OR_RETURN_(result, declaration, expression)    \
-  auto result = (expression);                                       \
-  if (!result) return ::torus::Error(std::move(result).error());    \
+#define TORUS_ASSIGN_OR_RETURN_(result, declaration, expression) \
+  auto result = (expression);                                    \
+  if (!result) return ::torus::Error(std::move(result).error()); \
   declaration = *std::move(result)
 #define TORUS_CONCAT_(a, b) TORUS_CONCAT__(a, b)
 #define TORUS_CONCAT__(a, b) a##b

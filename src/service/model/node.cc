@@ -1,0 +1,214 @@
+#include "service/model/node.h"
+
+#include <algorithm>
+
+#include "service/model/operation.h"
+
+namespace torus::model {
+namespace {
+
+using Phase = Observation::Phase;
+
+struct Rule {
+  std::string_view verb;
+  std::vector<NodeState> legal_in;
+  NodeState moves_to;  // NODE_STATE_UNSPECIFIED: stays
+};
+
+const std::vector<Rule>& Rules() {
+  static const auto* const rules =
+      new std::vector<Rule>{{"update", {READY, STOPPED}, NODE_STATE_UNSPECIFIED},
+                            {"stop", {READY, REPAIRING}, STOPPING},
+                            {"start", {STOPPED}, STARTING},
+                            {"delete",
+                             {CREATING, READY, RESTARTING, REIMAGING, REPAIRING, STOPPED, STOPPING,
+                              STARTING, PREEMPTED, TERMINATED},
+                             DELETING}};
+  return *rules;
+}
+
+const Rule& RuleOf(std::string_view verb) { return *std::ranges::find(Rules(), verb, &Rule::verb); }
+
+// One step of AdvanceNode: the node, its operations and what was seen.
+class Step {
+ public:
+  Step(const Observation& seen, const google::protobuf::Timestamp& now, NodeRecord* node,
+       std::span<OperationRecord> operations)
+      : seen_(seen), now_(now), node_(*node), operations_(operations) {}
+
+  Advance Run() {
+    TakeGuestAttributes();
+    HonourCancel();
+    ShowDetail();
+    switch (node_.state()) {
+      case CREATING:
+      case STARTING:
+      case RESTARTING:
+      case REIMAGING:
+      case REPAIRING:
+        ComeUp();
+        break;
+      case READY:
+        StayUp();
+        break;
+      case STOPPING:
+        if (seen_.phase == Phase::kStopped) {
+          MoveTo(STOPPED);
+          FinishAll();
+        }
+        break;
+      case STOPPED:
+        FinishAll();  // what was asked of a stopped node is in its record already
+        break;
+      case DELETING:
+        if (seen_.phase == Phase::kDeleted) {
+          FinishAll();
+          result_.erase = true;
+        }
+        break;
+      default:
+        break;
+    }
+    return result_;
+  }
+
+ private:
+  void ComeUp() {
+    if (seen_.phase == Phase::kRunning) {
+      MoveTo(READY);
+      node_.clear_health_description();
+      FinishReached();
+    } else if (seen_.phase == Phase::kFailed && seen_.permanent) {
+      GiveUp(seen_.error);
+    }
+  }
+
+  void StayUp() {
+    if (seen_.phase == Phase::kRunning) {
+      FinishReached();
+    } else if (seen_.phase == Phase::kFailed || seen_.phase == Phase::kWorking) {
+      MoveTo(REPAIRING);
+      node_.set_health_description(seen_.phase == Phase::kFailed ? seen_.error.message()
+                                                                 : seen_.detail);
+    }
+  }
+
+  // A create or a start that cannot succeed: undo it first, then report the error, so that nothing
+  // is left behind when the operation says that it is over.
+  void GiveUp(const Status& error) {
+    if (node_.state() != CREATING && node_.state() != STARTING) {
+      if (node_.health_description() == error.message()) return;
+      node_.set_health_description(error.message());
+      result_.changed = true;
+      return;
+    }
+    const std::string_view verb = node_.state() == CREATING ? "create" : "start";
+    for (auto& operation : operations_)
+      if (operation.verb() == verb) SetError(error, &operation);
+    MoveTo(node_.state() == CREATING ? DELETING : STOPPING);
+    node_.set_generation(node_.generation() + 1);
+  }
+
+  void HonourCancel() {
+    if (node_.state() != CREATING) return;
+    for (const auto& operation : operations_) {
+      if (operation.verb() != "create" || !operation.cancel_requested()) continue;
+      GiveUp(Status(Code::kCancelled, "The operation was cancelled; the node was removed."));
+      return;
+    }
+  }
+
+  void ShowDetail() {
+    if (seen_.phase != Phase::kWorking && seen_.phase != Phase::kFailed) return;
+    const std::string& detail =
+        seen_.phase == Phase::kFailed ? seen_.error.message() : seen_.detail;
+    if (detail.empty()) return;
+    for (auto& operation : operations_) {
+      if (operation.status_detail() == detail) continue;
+      operation.set_status_detail(detail);
+      result_.changed = true;
+    }
+  }
+
+  void TakeGuestAttributes() {
+    const int known = std::min(node_.hosts_size(), static_cast<int>(seen_.guest_attributes.size()));
+    for (int i = 0; i < known; ++i) {
+      const auto& attributes = seen_.guest_attributes[i];
+      Host& host = *node_.mutable_hosts(i);
+      const auto same = [](const Attribute& a, const Attribute& b) {
+        return a.namespace_() == b.namespace_() && a.key() == b.key() && a.value() == b.value();
+      };
+      if (attributes.empty() || std::ranges::equal(host.guest_attributes(), attributes, same))
+        continue;
+      host.mutable_guest_attributes()->Assign(attributes.begin(), attributes.end());
+      result_.changed = true;
+    }
+  }
+
+  void MoveTo(NodeState state) {
+    node_.set_state(state);
+    result_.changed = true;
+  }
+
+  void FinishReached() {
+    for (auto& operation : operations_)
+      if (operation.generation() <= seen_.generation) Finish(&operation);
+  }
+
+  void FinishAll() {
+    for (auto& operation : operations_) Finish(&operation);
+  }
+
+  void Finish(OperationRecord* operation) {
+    if (operation->done()) return;
+    if (node_.state() == DELETING && operation->verb() != "delete" && operation->error_code() == 0)
+      SetError(Status(Code::kAborted, "The node was deleted before the operation was done."),
+               operation);
+    auto& names = *node_.mutable_operations();
+    names.erase(std::remove(names.begin(), names.end(), operation->name()), names.end());
+    FinishOperation(node_, now_, operation);
+    result_.changed = true;
+  }
+
+  const Observation& seen_;
+  const google::protobuf::Timestamp& now_;
+  NodeRecord& node_;
+  std::span<OperationRecord> operations_;
+  Advance result_;
+};
+
+}  // namespace
+
+Desired DesiredOf(NodeState state) {
+  switch (state) {
+    case STOPPED:
+    case STOPPING:
+    case PREEMPTED:
+    case TERMINATED:
+      return Desired::kStop;
+    case DELETING:
+      return Desired::kDelete;
+    default:
+      return Desired::kRun;
+  }
+}
+
+Status CheckVerb(std::string_view verb, NodeState state) {
+  if (std::ranges::find(RuleOf(verb).legal_in, state) != RuleOf(verb).legal_in.end()) return {};
+  // Upstream's text and code, as users report it.
+  return InvalidArgument("Cloud TPU received a bad request. {} is not supported while in state {}",
+                         verb, NodeState_Name(state));
+}
+
+void BeginVerb(std::string_view verb, NodeRecord* node) {
+  if (const NodeState state = RuleOf(verb).moves_to; state != NODE_STATE_UNSPECIFIED)
+    node->set_state(state);
+  node->set_generation(node->generation() + 1);
+}
+
+Advance AdvanceNode(const Observation& seen, const google::protobuf::Timestamp& now,
+                    NodeRecord* node, std::span<OperationRecord> operations) {
+  return Step(seen, now, node, operations).Run();
+}
+
+}  // namespace torus::model

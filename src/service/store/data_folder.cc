@@ -1,0 +1,58 @@
+#include "service/store/data_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace torus::store {
+namespace {
+
+std::string Trimmed(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DataFolder>> DataFolder::Open(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto folder = std::filesystem::absolute(path, error).lexically_normal();
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    return FailedPrecondition("Cannot make the data folder {}: {}. Name another with --data-dir.",
+                              folder.string(), error.message());
+  const std::string file = folder / "lock";
+  const int lock = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0)
+    return FailedPrecondition(
+        "The data folder {} is not writable: {}. Give it to the user who runs torus, or name "
+        "another with --data-dir.",
+        folder.string(), strerror(errno));
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    char holder[32] = {};
+    (void)!read(lock, holder, sizeof holder - 1);
+    close(lock);
+    return FailedPrecondition(
+        "The data folder {} is in use by a torus with pid {}. Stop that one, or name another "
+        "folder with --data-dir.",
+        folder.string(), Trimmed(holder));
+  }
+  chmod(folder.c_str(), 0711);
+  const std::string pid = std::to_string(getpid()) + "\n";
+  if (ftruncate(lock, 0) != 0 || pwrite(lock, pid.data(), pid.size(), 0) < 0) {
+    const int reason = errno;
+    close(lock);
+    return FailedPrecondition("Cannot write to the data folder {}: {}.", folder.string(),
+                              strerror(reason));
+  }
+  return std::unique_ptr<DataFolder>(new DataFolder(folder, lock));
+}
+
+DataFolder::~DataFolder() { close(lock_); }
+
+}  // namespace torus::store

@@ -1,0 +1,43 @@
+// The data folder: all that a service keeps on disk, private to its owner, used by one service.
+//
+//   torus.db             the records (store.h)
+//   lock                 held by the service that runs; holds its pid
+//   worker.sock          where workers dial in
+//   images/<digest>/     base images
+//   vms/<uid>/<worker>/  a TPU VM's disk, run files and logs
+//   builds/<digest>/     libtpu.so and engine builds that VMs pin
+#ifndef TORUS_SERVICE_STORE_DATA_FOLDER_H_
+#define TORUS_SERVICE_STORE_DATA_FOLDER_H_
+
+#include <filesystem>
+#include <memory>
+
+#include "base/status.h"
+
+namespace torus::store {
+
+class DataFolder {
+ public:
+  // Makes the folder where there is none (mode 0711: a VM's user namespace must pass through it;
+  // the files are private) and takes its lock until destruction.
+  // FAILED_PRECONDITION: not writable, or another service runs on it (its pid is named).
+  static Result<std::unique_ptr<DataFolder>> Open(const std::filesystem::path& path);
+  ~DataFolder();
+  DataFolder(const DataFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::string database() const { return path_ / "torus.db"; }
+  std::string worker_socket() const { return path_ / "worker.sock"; }
+  std::filesystem::path images() const { return path_ / "images"; }
+  std::filesystem::path vms() const { return path_ / "vms"; }
+  std::filesystem::path builds() const { return path_ / "builds"; }
+
+ private:
+  DataFolder(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}
+  std::filesystem::path path_;
+  int lock_;  // an open file that holds the lock
+};
+
+}  // namespace torus::store
+
+#endif  // TORUS_SERVICE_STORE_DATA_FOLDER_H_

@@ -1,0 +1,35 @@
+#include "service/store/data_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace torus::store {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DataFolder, HasOneUserAtATime) {
+  const auto path =
+      std::filesystem::temp_directory_path() / ("data_folder_test_" + std::to_string(getpid()));
+  {
+    const auto first = DataFolder::Open(path / "deep");
+    ASSERT_TRUE(first) << first.error().ToString();
+    const auto second = DataFolder::Open(path / "deep");
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code(), Code::kFailedPrecondition);
+    EXPECT_THAT(second.error().message(), HasSubstr("pid " + std::to_string(getpid())));
+  }
+  EXPECT_TRUE(DataFolder::Open(path / "deep"));
+  std::filesystem::remove_all(path);
+}
+
+TEST(DataFolder, SaysWhyItCannotBeMade) {
+  const auto folder = DataFolder::Open("/proc/torus");
+  ASSERT_FALSE(folder);
+  EXPECT_THAT(folder.error().message(), HasSubstr("/proc/torus"));
+  EXPECT_THAT(folder.error().message(), HasSubstr("--data-dir"));
+}
+
+}  // namespace
+}  // namespace torus::store

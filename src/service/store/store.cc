@@ -1,0 +1,191 @@
+#include "service/store/store.h"
+
+#include <future>
+
+#include "service/store/schema.h"
+
+namespace torus::store {
+namespace {
+
+// The first text that sorts after every text with this prefix ("" has none: match all).
+std::string AfterPrefix(std::string_view prefix) {
+  std::string end(prefix);
+  if (!end.empty()) ++end.back();
+  return end;
+}
+
+}  // namespace
+
+Result<std::optional<std::string>> View::FindBytes(std::string_view table, std::string_view name) {
+  TORUS_ASSIGN_OR_RETURN(Statement query, connection_.Prepare(fmt::format(
+                                              "SELECT body FROM {} WHERE name = ?1", table)));
+  TORUS_ASSIGN_OR_RETURN(const bool found, query.Bind(1, name).Step());
+  if (!found) return std::nullopt;
+  return std::string(query.Text(0));
+}
+
+Status View::ListBytes(std::string_view table, std::string_view prefix, std::string_view after,
+                       int64_t limit, const std::function<bool(std::string_view)>& take) {
+  const std::string end = AfterPrefix(prefix);
+  TORUS_ASSIGN_OR_RETURN(
+      Statement query,
+      connection_.Prepare(fmt::format("SELECT body, name FROM {} WHERE name >= ?1 AND "
+                                      "(?2 = '' OR name < ?2) AND name > ?3 ORDER BY name LIMIT ?4",
+                                      table)));
+  query.Bind(1, prefix).Bind(2, end).Bind(3, after).Bind(4, limit);
+  for (;;) {
+    TORUS_ASSIGN_OR_RETURN(const bool row, query.Step());
+    if (!row) return {};
+    if (!take(query.Text(0)))
+      return MakeError(Code::kDataLoss, "The stored record {} cannot be read.", query.Text(1));
+  }
+}
+
+Result<std::optional<std::string>> View::SlotHolder(int64_t slot) {
+  TORUS_ASSIGN_OR_RETURN(Statement query,
+                         connection_.Prepare("SELECT node FROM slot WHERE slot = ?1"));
+  TORUS_ASSIGN_OR_RETURN(const bool found, query.Bind(1, slot).Step());
+  if (!found) return std::nullopt;
+  return std::string(query.Text(0));
+}
+
+Result<int64_t> View::LastSlot() {
+  TORUS_ASSIGN_OR_RETURN(Statement query,
+                         connection_.Prepare("SELECT value FROM counter WHERE name = 'last_slot'"));
+  TORUS_RETURN_IF_ERROR(query.Step());
+  return query.Integer(0);
+}
+
+Status Transaction::PutBytes(std::string_view table, std::string_view name,
+                             std::string_view bytes) {
+  TORUS_ASSIGN_OR_RETURN(Statement write, connection_.Prepare(fmt::format(
+                                              "INSERT INTO {} (name, body) VALUES (?1, ?2) "
+                                              "ON CONFLICT (name) DO UPDATE SET body = ?2",
+                                              table)));
+  TORUS_RETURN_IF_ERROR(write.Bind(1, name).BindBlob(2, bytes).Step());
+  return {};
+}
+
+Status Transaction::EraseRow(std::string_view table, std::string_view name) {
+  TORUS_ASSIGN_OR_RETURN(Statement write,
+                         connection_.Prepare(fmt::format("DELETE FROM {} WHERE name = ?1", table)));
+  TORUS_RETURN_IF_ERROR(write.Bind(1, name).Step());
+  return {};
+}
+
+Status Transaction::TakeSlot(int64_t slot, std::string_view node) {
+  {
+    TORUS_ASSIGN_OR_RETURN(Statement write,
+                           connection_.Prepare("INSERT INTO slot (slot, node) VALUES (?1, ?2)"));
+    TORUS_RETURN_IF_ERROR(write.Bind(1, slot).Bind(2, node).Step());
+  }
+  TORUS_ASSIGN_OR_RETURN(
+      Statement cursor,
+      connection_.Prepare("UPDATE counter SET value = ?1 WHERE name = 'last_slot'"));
+  TORUS_RETURN_IF_ERROR(cursor.Bind(1, slot).Step());
+  return {};
+}
+
+Status Transaction::FreeSlot(int64_t slot) {
+  TORUS_ASSIGN_OR_RETURN(Statement write, connection_.Prepare("DELETE FROM slot WHERE slot = ?1"));
+  TORUS_RETURN_IF_ERROR(write.Bind(1, slot).Step());
+  return {};
+}
+
+Result<std::unique_ptr<Store>> Store::Open(const std::string& path) {
+  TORUS_ASSIGN_OR_RETURN(auto writer, Connection::Open(path));
+  TORUS_RETURN_IF_ERROR(Migrate(path, *writer));
+  return std::unique_ptr<Store>(new Store(path, std::move(writer)));
+}
+
+Store::Store(std::string path, std::unique_ptr<Connection> writer)
+    : path_(std::move(path)), writer_(std::move(writer)), thread_([this] { RunWriter(); }) {}
+
+Store::~Store() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Store::Write(Body body, Done done) {
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push_back({std::move(body), std::move(done)});
+  }
+  wake_.notify_one();
+}
+
+Status Store::WriteAndWait(Body body) {
+  std::promise<Status> outcome;
+  Write(std::move(body), [&](Status status) { outcome.set_value(std::move(status)); });
+  return outcome.get_future().get();
+}
+
+void Store::RunWriter() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    std::vector<Request> group = std::exchange(queue_, {});
+    lock.unlock();
+    RunGroup(std::move(group));
+    lock.lock();
+  }
+}
+
+// Every transaction of the group in a savepoint of its own, one commit for all.
+void Store::RunGroup(std::vector<Request> group) {
+  Changes changes;
+  std::vector<Status> outcomes;
+  Status commit = writer_->Execute("BEGIN IMMEDIATE");
+  if (commit.ok()) {
+    for (Request& request : group) {
+      Changes own;
+      Transaction transaction(*writer_, own);
+      Status status = writer_->Execute("SAVEPOINT request");
+      if (status.ok()) status = request.body(transaction);
+      const Status closed = writer_->Execute(status.ok() ? "RELEASE request"
+                                                         : "ROLLBACK TO request; RELEASE request");
+      if (status.ok()) status = closed;
+      if (status.ok()) {
+        std::ranges::move(own.nodes, std::back_inserter(changes.nodes));
+        std::ranges::move(own.projects, std::back_inserter(changes.projects));
+      }
+      outcomes.push_back(std::move(status));
+    }
+    commit = writer_->Execute("COMMIT");
+    // A failure may have ended the transaction by itself; then there is nothing to roll back.
+    if (!commit.ok()) (void)writer_->Execute("ROLLBACK");
+  }
+  if (commit.ok() && on_commit_ && !(changes.nodes.empty() && changes.projects.empty()))
+    on_commit_(changes);
+  for (size_t i = 0; i < group.size(); ++i) group[i].done(commit.ok() ? outcomes[i] : commit);
+}
+
+Store::Reader::~Reader() {
+  if (!connection) return;
+  (void)connection->Execute("COMMIT");
+  std::lock_guard lock(store->readers_mutex_);
+  store->idle_readers_.push_back(std::move(connection));
+}
+
+Result<Store::Reader> Store::BorrowReader() {
+  std::unique_ptr<Connection> connection;
+  {
+    std::lock_guard lock(readers_mutex_);
+    if (!idle_readers_.empty()) {
+      connection = std::move(idle_readers_.back());
+      idle_readers_.pop_back();
+    }
+  }
+  if (!connection) {
+    TORUS_ASSIGN_OR_RETURN(connection, Connection::Open(path_));
+  }
+  TORUS_RETURN_IF_ERROR(connection->Execute("BEGIN"));
+  return Reader(this, std::move(connection));
+}
+
+}  // namespace torus::store
