@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <set>
 #include <string>
 
@@ -22,6 +23,7 @@ struct Expected {
   const char* host;
   int chips, cores, devices, hosts;
 };
+void PrintTo(const Expected& expected, std::ostream* out) { *out << expected.type; }
 
 class PublishedTypes : public ::testing::TestWithParam<Expected> {};
 
