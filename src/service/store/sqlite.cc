@@ -9,7 +9,9 @@ Statement::~Statement() {
 }
 
 Statement& Statement::Bind(int index, std::string_view text) {
-  sqlite3_bind_text64(statement_, index, text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8);
+  // An empty view may have no address, which SQLite would take for NULL.
+  const char* data = text.data() == nullptr ? "" : text.data();
+  sqlite3_bind_text64(statement_, index, data, text.size(), SQLITE_STATIC, SQLITE_UTF8);
   return *this;
 }
 
