@@ -1,0 +1,35 @@
+// Which process: a pid and the time it started, so that a reused pid is told apart.
+//
+// Pure values and reads of /proc; thread-safe.
+#ifndef TORUS_BASE_PROCESS_H_
+#define TORUS_BASE_PROCESS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace torus {
+
+struct ProcessIdentity {
+  int64_t pid = 0;
+  uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
+  bool operator==(const ProcessIdentity&) const = default;
+};
+
+// The identity of a living process; none when there is no such process or it is a zombie.
+std::optional<ProcessIdentity> IdentifyProcess(int64_t pid);
+
+// Whether this very process lives.
+bool IsAlive(const ProcessIdentity& process);
+
+// "<pid> <start ticks>\n", as files hold it.
+std::string FormatIdentity(const ProcessIdentity& process);
+std::optional<ProcessIdentity> ParseIdentity(std::string_view text);
+
+// The identity that a file holds, if there is such a file and that process lives.
+std::optional<ProcessIdentity> LivingProcessOf(const std::string& path);
+
+}  // namespace torus
+
+#endif  // TORUS_BASE_PROCESS_H_

@@ -1,0 +1,195 @@
+#include "base/subprocess.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+extern char** environ;
+
+namespace torus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxOutput = 256 * 1024;
+
+// Owns a descriptor.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() { Close(); }
+  int get() const { return fd_; }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+};
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& s : strings) pointers.push_back(const_cast<char*>(s.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Result<pid_t> Spawn(const std::vector<std::string>& argv, const SubprocessOptions& options,
+                    int input, int output) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input, 0);
+  posix_spawn_file_actions_adddup2(&actions, output, 1);
+  posix_spawn_file_actions_adddup2(&actions, output, 2);
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  pid_t pid = 0;
+  const std::vector<char*> environment = Pointers(options.environment);
+  const int error =
+      posix_spawnp(&pid, argv[0].c_str(), &actions, &attributes, Pointers(argv).data(),
+                   options.environment.empty() ? environ : environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error == ENOENT) return NotFound("the program {} is not installed or not in PATH", argv[0]);
+  if (error != 0) return Internal("cannot start {}: {}", argv[0], std::strerror(error));
+  return pid;
+}
+
+// Kills the child's group and reaps it.
+void Kill(pid_t pid) {
+  kill(-pid, SIGKILL);
+  kill(pid, SIGKILL);
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+// Gives whole lines to `on_line`, keeping what is left of the last one.
+class Lines {
+ public:
+  explicit Lines(const std::function<void(std::string_view)>& on_line) : on_line_(on_line) {}
+  void Add(std::string_view text) {
+    if (!on_line_) return;
+    rest_ += text;
+    size_t end;
+    while ((end = rest_.find('\n')) != std::string::npos) {
+      on_line_(std::string_view(rest_).substr(0, end));
+      rest_.erase(0, end + 1);
+    }
+    if (rest_.size() > kMaxOutput) rest_.clear();
+  }
+
+ private:
+  const std::function<void(std::string_view)>& on_line_;
+  std::string rest_;
+};
+
+// Feeds and drains the child until it closes its output or `deadline` comes; false at that.
+bool Pump(const SubprocessOptions& options, Fd& input, Fd& output, Clock::time_point deadline,
+          std::string& text) {
+  Lines lines(options.on_line);
+  std::string_view rest = options.input;
+  if (rest.empty()) input.Close();
+  while (output.get() >= 0) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return false;
+    pollfd fds[] = {{output.get(), POLLIN, 0}, {input.get(), POLLOUT, 0}};
+    if (poll(fds, input.get() >= 0 ? 2 : 1, static_cast<int>(std::min<int64_t>(left, 1 << 30))) <
+            0 &&
+        errno != EINTR)
+      return false;
+    if (input.get() >= 0 && fds[1].revents != 0) {
+      const ssize_t n = send(input.get(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n > 0) rest.remove_prefix(static_cast<size_t>(n));
+      if (rest.empty() || (n < 0 && errno != EAGAIN && errno != EINTR)) input.Close();
+    }
+    if (fds[0].revents != 0) {
+      char buffer[16384];
+      const ssize_t n = read(output.get(), buffer, sizeof(buffer));
+      if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (n <= 0) return true;
+      const std::string_view piece(buffer, static_cast<size_t>(n));
+      text += piece.substr(0, kMaxOutput - std::min(kMaxOutput, text.size()));
+      lines.Add(piece);
+    }
+  }
+  return true;
+}
+
+// Waits until the child ends or `deadline` comes; -1 at that, else its wait status.
+int Wait(pid_t pid, Clock::time_point deadline) {
+  for (int pause_us = 200;; pause_us = std::min(pause_us * 2, 5000)) {
+    int status = 0;
+    const pid_t done = waitpid(pid, &status, WNOHANG);
+    if (done == pid) return status;
+    if (done < 0 && errno != EINTR) return 127 << 8;
+    if (Clock::now() >= deadline) return -1;
+    usleep(static_cast<useconds_t>(pause_us));
+  }
+}
+
+}  // namespace
+
+Result<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv,
+                                       const SubprocessOptions& options) {
+  // A socket pair feeds the child, so that a child that does not read gives EPIPE, not SIGPIPE.
+  int in[2], out[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0)
+    return Internal("cannot make a socket pair for {}: {}", argv[0], std::strerror(errno));
+  Fd child_in(in[0]), parent_in(in[1]);
+  if (pipe2(out, O_CLOEXEC) != 0)
+    return Internal("cannot make a pipe for {}: {}", argv[0], std::strerror(errno));
+  Fd parent_out(out[0]), child_out(out[1]);
+  Fd null(options.capture ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC));
+  Fd null_in(options.input.empty() ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
+
+  const auto deadline = Clock::now() + options.timeout;
+  TORUS_ASSIGN_OR_RETURN(const pid_t pid,
+                         Spawn(argv, options, null_in.get() >= 0 ? null_in.get() : child_in.get(),
+                               options.capture ? child_out.get() : null.get()));
+  child_in.Close();
+  child_out.Close();
+  SubprocessResult result;
+  int status = -1;
+  if (Pump(options, parent_in, parent_out, deadline, result.output)) status = Wait(pid, deadline);
+  if (status == -1) {
+    Kill(pid);
+    return DeadlineExceeded("{} did not finish within {} ms", argv[0], options.timeout.count());
+  }
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+Result<std::string> RunChecked(const std::vector<std::string>& argv,
+                               const SubprocessOptions& options) {
+  TORUS_ASSIGN_OR_RETURN(SubprocessResult result, RunSubprocess(argv, options));
+  if (result.exit_code == 0) return std::move(result.output);
+  std::string_view tail = result.output;
+  if (tail.size() > 1000) tail.remove_prefix(tail.size() - 1000);
+  while (tail.ends_with('\n')) tail.remove_suffix(1);
+  return Internal("{} {} failed with exit code {}: {}", argv[0], argv.size() > 1 ? argv[1] : "",
+                  result.exit_code, tail);
+}
+
+}  // namespace torus

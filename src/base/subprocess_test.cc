@@ -1,0 +1,57 @@
+#include "base/subprocess.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace torus {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Subprocess, GivesInputAndCapturesOutput) {
+  const std::string megabyte(1 << 17, 'x');
+  const auto result = RunSubprocess({"cat"}, {.input = megabyte});
+  ASSERT_TRUE(result) << result.error().ToString();
+  EXPECT_EQ(result->exit_code, 0);
+  EXPECT_EQ(result->output, megabyte);
+}
+
+TEST(Subprocess, TellsExitCodesAndSignals) {
+  EXPECT_EQ(RunSubprocess({"sh", "-c", "exit 7"})->exit_code, 7);
+  EXPECT_EQ(RunSubprocess({"sh", "-c", "kill -9 $$"})->exit_code, 137);
+}
+
+TEST(Subprocess, NamesAMissingProgram) {
+  const auto result = RunSubprocess({"no-such-program"});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), Code::kNotFound);
+  EXPECT_THAT(result.error().message(), HasSubstr("no-such-program"));
+}
+
+TEST(Subprocess, EndsAtItsTimeWithItsWholeGroup) {
+  const auto result =
+      RunSubprocess({"sh", "-c", "sleep 60 & wait"}, {.timeout = std::chrono::milliseconds(100)});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), Code::kDeadlineExceeded);
+}
+
+TEST(Subprocess, GivesLinesAsTheyCome) {
+  std::vector<std::string> lines;
+  ASSERT_TRUE(RunSubprocess({"printf", "one\ntwo\nhalf"},
+                            {.on_line = [&](std::string_view line) { lines.emplace_back(line); }}));
+  EXPECT_THAT(lines, ElementsAre("one", "two"));
+}
+
+TEST(Subprocess, ANeverReadInputDoesNoHarm) {
+  EXPECT_EQ(RunSubprocess({"true"}, {.input = std::string(1 << 20, 'x')})->exit_code, 0);
+}
+
+TEST(Subprocess, CheckedTellsTheEndOfTheOutput) {
+  const auto result = RunChecked({"sh", "-c", "echo no such link >&2; exit 2"});
+  ASSERT_FALSE(result);
+  EXPECT_THAT(result.error().message(), HasSubstr("exit code 2: no such link"));
+}
+
+}  // namespace
+}  // namespace torus
