@@ -1,0 +1,138 @@
+#include "service/backend/local/image_recipe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <openssl/evp.h>
+
+namespace torus::backend {
+namespace {
+
+constexpr char kBundle[] = "/etc/ssl/certs/ca-certificates.crt";
+
+constexpr char kSshd[] =
+    R"(# A TPU VM's sshd. The worker hands in host keys and the users' keys from metadata.
+HostKey /run/torus/hostkeys/ssh_host_ed25519_key
+HostKey /run/torus/hostkeys/ssh_host_ecdsa_key
+AuthorizedKeysFile /run/torus/keys/%u .ssh/authorized_keys
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PrintMotd no
+UseDNS no
+ClientAliveInterval 120
+MaxStartups 100:30:200
+)";
+
+constexpr char kSudoers[] =
+    R"(Defaults env_keep += "TPU_LIBRARY_PATH TORUS_ENGINE"
+Defaults env_keep += "SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT"
+Defaults env_keep += "http_proxy https_proxy no_proxy"
+%google-sudoers ALL=(ALL:ALL) NOPASSWD:ALL
+)";
+
+// Debian's pip refuses to install outside a virtual environment; upstream's images do not.
+// Keys made at installation would be the same in every VM; a host's name is not the VM's.
+// A capability on a file that its sandbox cannot have makes the file unusable.
+constexpr char kScript[] = R"(set -e
+rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
+rm -f /etc/ssh/ssh_host_* /etc/resolv.conf /etc/hostname
+: >/etc/machine-id
+setcap -r /usr/bin/ping 2>/dev/null || :
+groupadd -f google-sudoers
+mkdir -p /opt/torus
+ln -sfn /opt/torus/libtpu.so /usr/lib/libtpu.so
+{ printf '. /etc/profile.d/torus.sh\n'; cat /etc/bash.bashrc; } >/etc/bash.bashrc.new
+mv /etc/bash.bashrc.new /etc/bash.bashrc
+chmod 0644 /etc/bash.bashrc
+update-ca-certificates >/dev/null 2>&1
+rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /tmp/* /var/tmp/*
+)";
+
+// What every process of a VM finds in its environment, however it was started.
+std::map<std::string, std::string> Environment(const HostPackages& host) {
+  std::map<std::string, std::string> variables = host.environment;
+  variables["TPU_LIBRARY_PATH"] = "/opt/torus/libtpu.so";
+  variables["TORUS_ENGINE"] = "/opt/torus/engine/xla_cpu.so";
+  variables["LANG"] = "C.UTF-8";
+  // Python packages bring their own bundles, which know nothing of a CA of the host's.
+  for (const char* name : {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"})
+    if (!host.ca_bundle.empty()) variables[name] = kBundle;
+  return variables;
+}
+
+std::string SshdConfig(const std::map<std::string, std::string>& environment) {
+  std::string text = kSshd;
+  text += "SetEnv";
+  for (const auto& [name, value] : environment) text += fmt::format(" \"{}={}\"", name, value);
+  return text + "\n";
+}
+
+std::string EnvironmentFile(const std::map<std::string, std::string>& environment) {
+  std::string text;
+  for (const auto& [name, value] : environment) text += fmt::format("{}=\"{}\"\n", name, value);
+  return text;
+}
+
+// Also read by bash that sshd started without a terminal: then /etc/bash.bashrc has it.
+std::string Profile(const std::map<std::string, std::string>& environment) {
+  std::string text;
+  for (const auto& [name, value] : environment)
+    text += fmt::format("export {}='{}'\n", name, value);
+  text +=
+      "case \":$PATH:\" in\n"
+      "  *\":$HOME/.local/bin:\"*) ;;\n"
+      "  *) PATH=\"$HOME/.local/bin:$PATH\" ;;\n"
+      "esac\n"
+      "export PATH\n";
+  return text;
+}
+
+std::string PipConf(const HostPackages& host) {
+  std::string text = "[global]\n";
+  for (const auto& [name, value] : host.pip) text += fmt::format("{} = {}\n", name, value);
+  if (!host.ca_bundle.empty()) text += fmt::format("cert = {}\n", kBundle);
+  return text + "root-user-action = ignore\ndisable-pip-version-check = true\n";
+}
+
+std::string AptConf(const HostPackages& host) {
+  std::string text = "APT::Install-Recommends \"false\";\n";
+  for (const auto& [name, value] : host.environment) {
+    if (name == "no_proxy") continue;
+    text += fmt::format("Acquire::{}::Proxy \"{}\";\n", name.substr(0, name.find('_')), value);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ImageRecipe::Digest() const {
+  std::string all = fmt::format("1\n{}\n{}\n{}\n{}\n{}\n", suite, fmt::join(packages, ","),
+                                fmt::join(apt_sources, "\n"), ca_bundle, script);
+  for (const ImageFile& file : files)
+    all += fmt::format("{} {:o} {}\n{}\n", file.path, file.mode, file.content.size(), file.content);
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  EVP_Digest(all.data(), all.size(), digest, &size, EVP_sha256(), nullptr);
+  return fmt::format("{:02x}", fmt::join(digest, digest + size, ""));
+}
+
+ImageRecipe TpuVmRecipe(const HostPackages& host) {
+  const auto environment = Environment(host);
+  return {
+      .suite = "bookworm",
+      .packages = {"python3", "python3-pip", "python3-venv", "python-is-python3", "openssh-server",
+                   "sudo", "ca-certificates", "iproute2", "iputils-ping", "libcap2-bin", "netbase",
+                   "tini", "curl", "wget", "git", "procps", "less", "vim-tiny"},
+      .apt_sources = host.apt_sources,
+      .files = {{"/etc/ssh/sshd_config.d/10-torus.conf", 0644, SshdConfig(environment)},
+                {"/etc/sudoers.d/10-torus", 0440, kSudoers},
+                {"/etc/environment", 0644, EnvironmentFile(environment)},
+                {"/etc/profile.d/torus.sh", 0644, Profile(environment)},
+                {"/etc/pip.conf", 0644, PipConf(host)},
+                {"/etc/apt/apt.conf.d/90torus", 0644, AptConf(host)},
+                {"/etc/hosts", 0644, "127.0.0.1 localhost\n"}},
+      .ca_bundle = host.ca_bundle,
+      .script = kScript};
+}
+
+}  // namespace torus::backend

@@ -1,0 +1,44 @@
+// The recipe of a TPU VM's base image: packages, files and a last script. Its digest names the
+// image, so a changed recipe, or a changed configuration of the host, makes a new image beside.
+//
+// What image and worker agree on (docs/tpu_vm.md): /run/torus is the folder that the worker hands
+// in, read-only; sshd takes its host keys and the users' keys from there; /opt/torus has libtpu.so
+// and its engine; the group google-sudoers may do all; tini is there to be process 1.
+//
+// Pure. Thread-safety: values.
+#ifndef TORUS_SERVICE_BACKEND_LOCAL_IMAGE_RECIPE_H_
+#define TORUS_SERVICE_BACKEND_LOCAL_IMAGE_RECIPE_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "service/backend/local/host_packages.h"
+
+namespace torus::backend {
+
+struct ImageFile {
+  std::string path;  // absolute, in the image
+  mode_t mode = 0644;
+  std::string content;
+};
+
+struct ImageRecipe {
+  std::string suite;
+  std::vector<std::string> packages;
+  std::vector<std::string> apt_sources;  // none: mmdebstrap's default for the suite
+  std::vector<ImageFile> files;          // written after the packages are installed
+  std::string ca_bundle;  // PEM: those that Debian does not bring are trusted besides
+  std::string script;     // /bin/sh, run last, in the image, as root
+
+  // SHA-256 over all of the above, in hexadecimal.
+  std::string Digest() const;
+};
+
+// Debian 12 with Python, sshd and sudo, set up as the tutorials find a TPU VM.
+ImageRecipe TpuVmRecipe(const HostPackages& host);
+
+}  // namespace torus::backend
+
+#endif  // TORUS_SERVICE_BACKEND_LOCAL_IMAGE_RECIPE_H_

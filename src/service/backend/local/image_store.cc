@@ -1,0 +1,250 @@
+#include "service/backend/local/image_store.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <set>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/subprocess.h"
+
+namespace torus::backend {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kTemporary = "making-";
+constexpr uint64_t kBytesNeeded = 1ull << 30;  // twice what an image takes
+constexpr auto kTimeout = std::chrono::minutes(20);
+
+// Holds the folder's lock while it lives.
+class Lock {
+ public:
+  // Waits for it, or with `try_only` fails with UNAVAILABLE when another process holds it.
+  static Result<Lock> Take(const std::string& folder, bool try_only) {
+    const std::string path = folder + "/lock";
+    Lock lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (lock.fd_ < 0) return Error(ErrnoStatus(errno, "open", path));
+    while (flock(lock.fd_, LOCK_EX | (try_only ? LOCK_NB : 0)) != 0) {
+      if (errno == EWOULDBLOCK) return Unavailable("another process is making an image");
+      if (errno != EINTR) return Error(ErrnoStatus(errno, "lock", path));
+    }
+    return lock;
+  }
+  Lock(Lock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Lock() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+ private:
+  explicit Lock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+Status CheckSpace(const std::string& folder) {
+  struct statvfs info;
+  if (statvfs(folder.c_str(), &info) != 0) return ErrnoStatus(errno, "look at", folder);
+  const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
+  if (free >= kBytesNeeded) return {};
+  return ResourceExhausted(
+      "making a base image needs {} MB free in {}, which has {} MB; make room and try again",
+      kBytesNeeded >> 20, folder, free >> 20);
+}
+
+// mmdebstrap's own lines, with the time so far, for whoever waits.
+class Teller {
+ public:
+  Teller(const ImageProgress& progress, std::string_view digest)
+      : progress_(progress), name_(digest.substr(0, 12)) {}
+  void Say(std::string_view step) const {
+    if (!progress_) return;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - start_);
+    progress_(fmt::format("making base image {}: {} s, {}", name_, seconds.count(), step));
+  }
+  void Line(std::string_view line) const {
+    if (!line.starts_with("I: ")) return;
+    line.remove_prefix(3);
+    while (line.ends_with('.')) line.remove_suffix(1);
+    Say(line);
+  }
+
+ private:
+  const ImageProgress& progress_;
+  const std::string name_;
+  const Clock::time_point start_ = Clock::now();
+};
+
+// Installs the packages into `root`.
+Status Bootstrap(const ImageRecipe& recipe, const std::string& root, const Teller& teller) {
+  // Should this process die, mmdebstrap dies with it.
+  std::vector<std::string> argv = {"setpriv",
+                                   "--pdeathsig",
+                                   "KILL",
+                                   "mmdebstrap",
+                                   "--variant=minbase",
+                                   fmt::format("--include={}", fmt::join(recipe.packages, ",")),
+                                   recipe.suite,
+                                   root};
+  SubprocessOptions options{.timeout = kTimeout,
+                            .on_line = [&](std::string_view line) { teller.Line(line); }};
+  if (!recipe.apt_sources.empty()) {
+    argv.push_back("-");
+    options.input = fmt::format("{}\n", fmt::join(recipe.apt_sources, "\n"));
+  }
+  const auto result = RunSubprocess(argv, options);
+  if (!result) return internal::ImageError(result.error(), "");
+  if (result->exit_code == 0) return {};
+  return internal::ImageError(Status(Code::kInternal, "mmdebstrap failed"), result->output);
+}
+
+// Writes the recipe's files and runs its script.
+Status Customise(const ImageRecipe& recipe, const std::string& root) {
+  for (const ImageFile& file : recipe.files) {
+    TORUS_RETURN_IF_ERROR(MakeFolders(root + fs::path(file.path).parent_path().string()));
+    TORUS_RETURN_IF_ERROR(WriteFile(root + file.path, file.content, {.mode = file.mode}));
+  }
+  const auto present = ReadFile(root + "/etc/ssl/certs/ca-certificates.crt");
+  const std::string trusted = root + "/usr/local/share/ca-certificates";
+  TORUS_RETURN_IF_ERROR(MakeFolders(trusted));
+  int number = 0;
+  for (const auto& certificate :
+       internal::MissingCertificates(recipe.ca_bundle, present ? *present : ""))
+    TORUS_RETURN_IF_ERROR(WriteFile(fmt::format("{}/host-{}.crt", trusted, number++), certificate));
+  TORUS_RETURN_IF_ERROR(RunChecked(
+      {"chroot", root, "/bin/sh"},
+      {.input = recipe.script,
+       .timeout = std::chrono::minutes(2),
+       .environment = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                       "HOME=/root", "LANG=C.UTF-8"}}));
+  return {};
+}
+
+// Makes the tree last before its name says that it is whole.
+void SyncFileSystem(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  syncfs(fd);
+  close(fd);
+}
+
+}  // namespace
+
+namespace internal {
+
+Status ImageError(const Status& error, std::string_view output) {
+  const auto says = [&](std::string_view text) {
+    return output.find(text) != std::string_view::npos;
+  };
+  if (error.code() == Code::kNotFound || says("failed to execute mmdebstrap")) {
+    return FailedPrecondition(
+        "a base image is made by mmdebstrap, which is not installed; install it: "
+        "apt-get install mmdebstrap");
+  }
+  if (says("No space left on device") || says("not enough free space"))
+    return ResourceExhausted("the disk is full: making the base image failed; make room");
+  std::string_view tail = output.substr(output.size() - std::min<size_t>(output.size(), 600));
+  if (says("Could not resolve") || says("Temporary failure resolving") ||
+      says("Could not connect") || says("Unable to connect") || says("Failed to fetch")) {
+    return Unavailable(
+        "making the base image failed: its Debian packages could not be fetched; check the network "
+        "and /etc/apt/sources.list: {}",
+        tail);
+  }
+  if (tail.empty()) return error;
+  return Internal("making the base image failed: {}: {}", error.message(), tail);
+}
+
+std::vector<std::string> MissingCertificates(std::string_view wanted, std::string_view present) {
+  const auto compact = [](std::string text) {
+    std::erase_if(text, [](unsigned char c) { return std::isspace(c); });
+    return text;
+  };
+  std::set<std::string> known;
+  for (const std::string& certificate : Certificates(present)) known.insert(compact(certificate));
+  std::vector<std::string> missing;
+  for (std::string& certificate : Certificates(wanted))
+    if (known.insert(compact(certificate)).second) missing.push_back(std::move(certificate));
+  return missing;
+}
+
+}  // namespace internal
+
+ImageStore::ImageStore(std::string folder) : folder_(std::move(folder)) {}
+
+std::string ImageStore::RootOf(std::string_view digest) const {
+  return fmt::format("{}/{}/rootfs", folder_, digest);
+}
+
+bool ImageStore::Has(std::string_view digest) const {
+  std::error_code error;
+  return fs::is_directory(RootOf(digest), error);
+}
+
+Result<std::string> ImageStore::Ensure(const ImageRecipe& recipe, const ImageProgress& progress) {
+  const std::string digest = recipe.Digest();
+  if (Has(digest)) return RootOf(digest);
+  if (geteuid() != 0)
+    return FailedPrecondition("a base image is made as root; run the service as root (sudo)");
+  // The image has programs that run as root for whoever may reach them: nobody else may.
+  TORUS_RETURN_IF_ERROR(MakeFolders(folder_, 0700));
+  const Teller teller(progress, digest);
+  teller.Say("waiting for its turn");
+  TORUS_ASSIGN_OR_RETURN(const Lock lock, Lock::Take(folder_, false));
+  if (Has(digest)) return RootOf(digest);
+  TORUS_RETURN_IF_ERROR(CheckSpace(folder_));
+
+  const std::string making = fmt::format("{}/{}{}-{}", folder_, kTemporary, digest.substr(0, 12),
+                                         Clock::now().time_since_epoch().count());
+  TORUS_RETURN_IF_ERROR(MakeFolders(making, 0700));
+  FaultPoint("image.begin");
+  Status status = Make(recipe, making + "/rootfs", progress);
+  if (status.ok()) {
+    FaultPoint("image.rename");
+    const std::string whole = fmt::format("{}/{}", folder_, digest);
+    if (rename(making.c_str(), whole.c_str()) == 0) {
+      teller.Say("done");
+      return RootOf(digest);
+    }
+    status = ErrnoStatus(errno, "rename an image to", whole);
+  }
+  if (const Status removed = RemoveTree(making); !removed.ok()) {
+    return Error(Status(status.code(), status.message() + "; and " + removed.message()));
+  }
+  return Error(status);
+}
+
+Status ImageStore::Make(const ImageRecipe& recipe, const std::string& root,
+                        const ImageProgress& progress) {
+  const Teller teller(progress, recipe.Digest());
+  teller.Say("fetching packages");
+  TORUS_RETURN_IF_ERROR(Bootstrap(recipe, root, teller));
+  FaultPoint("image.bootstrapped");
+  teller.Say("setting it up");
+  TORUS_RETURN_IF_ERROR(Customise(recipe, root));
+  if (chmod(root.c_str(), 0755) != 0) return ErrnoStatus(errno, "set the mode of", root);
+  SyncFileSystem(root);
+  return {};
+}
+
+Status ImageStore::RemoveLeftovers() {
+  std::error_code error;
+  if (!fs::is_directory(folder_, error)) return {};
+  const auto lock = Lock::Take(folder_, true);
+  if (!lock) return lock.error().code() == Code::kUnavailable ? Status() : lock.error();
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    if (entry.path().filename().string().starts_with(kTemporary))
+      TORUS_RETURN_IF_ERROR(RemoveTree(entry.path()));
+  }
+  return {};
+}
+
+}  // namespace torus::backend

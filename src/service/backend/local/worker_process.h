@@ -1,0 +1,55 @@
+// Starts and finds the `torus worker` process of a VM. The process is detached: it outlives the
+// service and dials it again by itself.
+//
+// Who lives is read from <vms>/<uid>/<index>/run/worker.pid (pid and start time), which the worker
+// writes while it holds the lock file beside it; so there is one worker a VM however often Start is
+// called, and nothing here is kept in memory.
+//
+// Thread-safe.
+#ifndef TORUS_SERVICE_BACKEND_LOCAL_WORKER_PROCESS_H_
+#define TORUS_SERVICE_BACKEND_LOCAL_WORKER_PROCESS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/process.h"
+#include "base/status.h"
+
+namespace torus::backend {
+
+class WorkerProcess {
+ public:
+  // `vms_folder` is <data>/vms, `socket` the Unix socket that workers dial. `program` is run with
+  // the first argument "worker"; by default this very program.
+  WorkerProcess(std::string vms_folder, std::string socket, std::string program = "/proc/self/exe");
+
+  // Starts the worker unless one lives; does not wait until it dials. UNAVAILABLE or INTERNAL when
+  // it cannot be started.
+  Status Start(std::string_view node_uid, int index) const;
+
+  // The living worker, if there is one.
+  std::optional<ProcessIdentity> Find(std::string_view node_uid, int index) const;
+
+  // Ends a living worker by SIGKILL, then takes down and removes whatever there is of the VM:
+  // processes, mounts, addresses, rules, cgroups and files. Blocks; idempotent. For VMs that no
+  // record wants.
+  Status RemoveLeftovers(std::string_view node_uid, int index) const;
+
+  // The (node uid, index) of each VM that has a folder.
+  std::vector<std::pair<std::string, int>> List() const;
+
+ private:
+  std::string FolderOf(std::string_view node_uid, int index) const;
+  std::vector<std::string> Arguments(std::string_view node_uid, int index) const;
+
+  const std::string vms_folder_;
+  const std::string socket_;
+  const std::string program_;
+};
+
+}  // namespace torus::backend
+
+#endif  // TORUS_SERVICE_BACKEND_LOCAL_WORKER_PROCESS_H_
