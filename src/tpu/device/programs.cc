@@ -1,0 +1,351 @@
+// Programs: compiled with the options that the engine takes, run where there is memory for them.
+#include <algorithm>
+
+#include "tpu/device/compile_options.h"
+#include "tpu/device/state.h"
+
+namespace torus::tpu {
+namespace {
+
+using pjrt::Ample;
+using pjrt::MakeArgs;
+using pjrt::NewError;
+
+// ---- What the engine tells of a program
+
+// An executable's name and sizes. What the engine does not tell stays empty or zero.
+void ReadExecutable(State& s, PJRT_Executable* executable, Program& program) {
+  auto name = MakeArgs<PJRT_Executable_Name_Args>();
+  name.executable = executable;
+  if (s.engine.Take(s.engine.Call(pjrt::kExecutable_Name, &name)).ok()) {
+    program.name.assign(name.executable_name, name.executable_name_size);
+  }
+  Ample<PJRT_Executable_GetCompiledMemoryStats_Args> stats;
+  stats->executable = executable;
+  const auto slot = pjrt::kExecutable_GetCompiledMemoryStats;
+  if (s.engine.Take(s.engine.Call(slot, stats.get())).ok()) {
+    program.output_bytes =
+        std::max<int64_t>(stats->output_size_in_bytes - stats->alias_size_in_bytes, 0);
+    program.temporary_bytes = std::max<int64_t>(stats->temp_size_in_bytes, 0);
+  }
+}
+
+Status ReadDevices(State& s, PJRT_LoadedExecutable* loaded, Program& program) {
+  auto args = MakeArgs<PJRT_LoadedExecutable_AddressableDevices_Args>();
+  args.executable = loaded;
+  const auto slot = pjrt::kLoadedExecutable_AddressableDevices;
+  TORUS_RETURN_IF_ERROR(s.engine.Take(s.engine.Call(slot, &args)));
+  for (size_t i = 0; i < args.num_addressable_devices; ++i) {
+    const auto device = s.devices.Find(args.addressable_devices[i]);
+    if (!device) return NotFound("a program's device is of no client that is open");
+    program.devices.push_back(*device);
+    program.client = (*device)->client;
+  }
+  return Status();
+}
+
+Result<std::unique_ptr<Program>> ReadProgram(State& s, PJRT_LoadedExecutable* loaded) {
+  auto program = std::make_unique<Program>();
+  TORUS_RETURN_IF_ERROR(ReadDevices(s, loaded, *program));
+  auto args = MakeArgs<PJRT_LoadedExecutable_GetExecutable_Args>();
+  args.loaded_executable = loaded;
+  const auto slot = pjrt::kLoadedExecutable_GetExecutable;
+  TORUS_RETURN_IF_ERROR(s.engine.Take(s.engine.Call(slot, &args)));
+  ReadExecutable(s, args.executable, *program);
+  auto destroy = MakeArgs<PJRT_Executable_Destroy_Args>();
+  destroy.executable = args.executable;
+  TORUS_RETURN_IF_ERROR(s.engine.Take(s.engine.Call(pjrt::kExecutable_Destroy, &destroy)));
+  return program;
+}
+
+// The program of a loaded executable, read when it is first seen; null where it cannot be read.
+Program* FindProgram(State& s, PJRT_LoadedExecutable* loaded) {
+  if (const auto known = s.programs.Find(loaded)) return *known;
+  static std::mutex& reading = *new std::mutex;
+  const std::lock_guard lock(reading);
+  if (const auto known = s.programs.Find(loaded)) return *known;
+  auto program = ReadProgram(s, loaded);
+  if (!program) return nullptr;
+  s.programs.Insert(loaded, program->get());
+  return program->release();
+}
+
+// ---- Compiling
+
+// What upstream's compiler says of a program that no device of this kind can hold.
+Status CheckCompiled(const Program& program) {
+  if (program.devices.empty()) return Status();
+  const int64_t limit = program.devices.front()->hbm.limit();
+  if (program.run_bytes() <= limit) return Status();
+  if (program.temporary_bytes > limit) {
+    return ResourceExhausted(
+        "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
+        "temporaries ({}) exceeds available HBM ({}). HLO module: {}.",
+        FormatBytes(program.temporary_bytes), FormatBytes(limit), program.name);
+  }
+  return ResourceExhausted(
+      "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for outputs "
+      "({}) and HLO temporaries ({}) exceeds available HBM ({}). HLO module: {}.",
+      FormatBytes(program.output_bytes), FormatBytes(program.temporary_bytes), FormatBytes(limit),
+      program.name);
+}
+
+PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args) {
+  State& s = state();
+  if (const auto program = s.programs.Take(args->executable)) delete *program;
+  return s.engine.Call(pjrt::kLoadedExecutable_Destroy, args);
+}
+
+// Keeps a fresh executable if it can ever run; destroys it otherwise.
+PJRT_Error* Accept(State& s, PJRT_LoadedExecutable* loaded) {
+  const Program* program = FindProgram(s, loaded);
+  const Status accepted = program == nullptr ? Status() : CheckCompiled(*program);
+  if (accepted.ok()) return nullptr;
+  auto destroy = MakeArgs<PJRT_LoadedExecutable_Destroy_Args>();
+  destroy.executable = loaded;
+  s.engine.Take(LoadedExecutableDestroy(&destroy)).ok();
+  return NewError(accepted);
+}
+
+// Calls a function with its options rewritten; `text` and `size` are the fields that hold them.
+template <typename Args>
+PJRT_Error* CallWithOptions(State& s, pjrt::Slot slot, Args* args, const char*& text,
+                            size_t& size) {
+  const auto rewritten =
+      WithoutTpuOptions(text == nullptr ? std::string_view() : std::string_view(text, size));
+  if (!rewritten) return s.engine.Call(slot, args);
+  const auto old_text = std::exchange(text, rewritten->data());
+  const auto old_size = std::exchange(size, rewritten->size());
+  PJRT_Error* error = s.engine.Call(slot, args);
+  text = old_text;
+  size = old_size;
+  return error;
+}
+
+PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
+  State& s = state();
+  PJRT_Error* error = CallWithOptions(s, pjrt::kClient_Compile, args, args->compile_options,
+                                      args->compile_options_size);
+  return error != nullptr ? error : Accept(s, args->executable);
+}
+
+// Compiles for a topology, without a client to load into.
+PJRT_Error* Compile(PJRT_Compile_Args* args) {
+  return CallWithOptions(state(), pjrt::kCompile, args, args->compile_options,
+                         args->compile_options_size);
+}
+
+PJRT_Error* DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args* args) {
+  State& s = state();
+  const auto slot = pjrt::kExecutable_DeserializeAndLoad;
+  PJRT_Error* error = nullptr;
+  if (TORUS_PJRT_HAS(args, overridden_serialized_compile_options_size)) {
+    error = CallWithOptions(s, slot, args, args->overridden_serialized_compile_options,
+                            args->overridden_serialized_compile_options_size);
+  } else {
+    error = s.engine.Call(slot, args);
+  }
+  return error != nullptr ? error : Accept(s, args->loaded_executable);
+}
+
+// ---- Running
+
+// Where a run takes place: on one named device, or on each of the program's.
+class Run {
+ public:
+  Run(State& s, Program& program, PJRT_LoadedExecutable_Execute_Args& args)
+      : s_(s), program_(program), args_(args) {
+    if (TORUS_PJRT_HAS(&args, execute_device) && args.execute_device != nullptr) {
+      const auto device = s.devices.Find(args.execute_device);
+      one_ = device ? *device : nullptr;
+    }
+  }
+
+  // RESOURCE_EXHAUSTED where a device or the host has no room for outputs and temporaries.
+  Status CheckMemory() const {
+    const int64_t bytes = program_.run_bytes();
+    for (size_t d = 0; d < count(); ++d) {
+      if (const Hbm& hbm = device(d).hbm; !hbm.Fits(bytes)) [[unlikely]]
+        return NoRoom(hbm);
+    }
+    return program_.client->host->Check(total_bytes(), program_.name.c_str());
+  }
+
+  // Books what the run made and strikes what it took over.
+  void Book() {
+    const OutputPlan* plan = program_.plan.load(std::memory_order_acquire);
+    if (plan == nullptr) [[unlikely]]
+      plan = LearnOutputs();
+    StrikeDonated();
+    if (plan == nullptr) return;
+    for (size_t d = 0; d < count(); ++d) {
+      Hbm& hbm = device(d).hbm;
+      for (size_t o = 0; o < plan->outputs.size(); ++o) {
+        if (!plan->outputs[o].in_hbm) continue;
+        s_.buffers.Insert(args_.output_lists[d][o],
+                          Buffer{program_.client, &hbm, plan->outputs[o].bytes, false});
+      }
+      if (plan->hbm_count > 0) hbm.Add(plan->hbm_bytes, plan->hbm_count, plan->hbm_largest);
+      if (program_.temporary_bytes > 0) hbm.NotePeak(program_.temporary_bytes);
+    }
+    if (total_bytes() >= HostMemory::kLookEvery && !plan->outputs.empty()) {
+      PromiseUntilReady(args_.output_lists[0][0], program_.client->host, total_bytes());
+    }
+  }
+
+ private:
+  size_t count() const {
+    return one_ != nullptr ? 1 : std::min(args_.num_devices, program_.devices.size());
+  }
+  Device& device(size_t d) const { return one_ != nullptr ? *one_ : *program_.devices[d]; }
+  int64_t total_bytes() const { return program_.run_bytes() * static_cast<int64_t>(count()); }
+
+  Status NoRoom(const Hbm& hbm) const {
+    const auto free = FormatBytes(std::max<int64_t>(hbm.free(), 0));
+    return ResourceExhausted(
+        "Error loading program '{}': Ran out of memory on HBM: Attempting to reserve {} at the "
+        "bottom of memory. That was not possible. There are {} free, 0B reserved, and {} "
+        "reservable. ({})",
+        program_.name, FormatBytes(program_.run_bytes()), free, free, hbm.name());
+  }
+
+  // The sizes and places of a first run's outputs. Null where the engine does not tell them all.
+  const OutputPlan* LearnOutputs() {
+    const std::lock_guard lock(program_.learning);
+    if (const OutputPlan* plan = program_.plan.load(std::memory_order_relaxed)) return plan;
+    const auto outputs = CountOutputs();
+    if (!outputs) return nullptr;
+    auto plan = std::make_unique<OutputPlan>();
+    for (size_t o = 0; count() > 0 && o < *outputs; ++o) {
+      const auto output = Describe(args_.output_lists[0][o]);
+      if (!output) return nullptr;
+      plan->outputs.push_back(*output);
+      if (!output->in_hbm) continue;
+      plan->hbm_bytes += output->bytes;
+      plan->hbm_count += 1;
+      plan->hbm_largest = std::max(plan->hbm_largest, output->bytes);
+    }
+    program_.plan.store(plan.get(), std::memory_order_release);
+    return plan.release();
+  }
+
+  std::optional<size_t> CountOutputs() const {
+    auto get = MakeArgs<PJRT_LoadedExecutable_GetExecutable_Args>();
+    get.loaded_executable = args_.executable;
+    const auto slot = pjrt::kLoadedExecutable_GetExecutable;
+    if (!s_.engine.Take(s_.engine.Call(slot, &get)).ok()) return std::nullopt;
+    auto outputs = MakeArgs<PJRT_Executable_NumOutputs_Args>();
+    auto destroy = MakeArgs<PJRT_Executable_Destroy_Args>();
+    outputs.executable = destroy.executable = get.executable;
+    const bool known = s_.engine.Take(s_.engine.Call(pjrt::kExecutable_NumOutputs, &outputs)).ok();
+    s_.engine.Take(s_.engine.Call(pjrt::kExecutable_Destroy, &destroy)).ok();
+    return known ? std::optional(outputs.num_outputs) : std::nullopt;
+  }
+
+  std::optional<OutputPlan::Output> Describe(PJRT_Buffer* buffer) const {
+    auto size = MakeArgs<PJRT_Buffer_OnDeviceSizeInBytes_Args>();
+    auto memory = MakeArgs<PJRT_Buffer_Memory_Args>();
+    size.buffer = memory.buffer = buffer;
+    if (!s_.engine.Take(s_.engine.Call(pjrt::kBuffer_OnDeviceSizeInBytes, &size)).ok() ||
+        !s_.engine.Take(s_.engine.Call(pjrt::kBuffer_Memory, &memory)).ok()) {
+      return std::nullopt;
+    }
+    const auto place = s_.memories.Find(memory.memory);
+    return OutputPlan::Output{static_cast<int64_t>(size.on_device_size_in_bytes),
+                              place && place->hbm != nullptr};
+  }
+
+  // Which arguments a program takes over shows after a run in which the caller let it take all.
+  void StrikeDonated() {
+    const auto* donated = program_.donated.load(std::memory_order_acquire);
+    if (donated == nullptr) [[unlikely]]
+      return LearnDonated();
+    for (size_t d = 0; d < args_.num_devices; ++d) {
+      for (const size_t a : *donated) {
+        if (MayTake(a)) StrikeBuffer(args_.argument_lists[d][a]);
+      }
+    }
+  }
+
+  void LearnDonated() {
+    auto donated = std::make_unique<std::vector<size_t>>();
+    for (size_t a = 0; a < args_.num_args; ++a) {
+      bool taken = false;
+      for (size_t d = 0; d < args_.num_devices; ++d) {
+        PJRT_Buffer* buffer = args_.argument_lists[d][a];
+        if (!IsDeleted(buffer)) continue;
+        taken = true;
+        StrikeBuffer(buffer);
+      }
+      if (taken) donated->push_back(a);
+    }
+    const bool all =
+        args_.options == nullptr || args_.options->num_non_donatable_input_indices == 0;
+    const std::lock_guard lock(program_.learning);
+    if (all && program_.donated.load() == nullptr) program_.donated.store(donated.release());
+  }
+
+  bool MayTake(size_t argument) const {
+    if (args_.options == nullptr) return true;
+    const auto* kept = args_.options->non_donatable_input_indices;
+    const auto* end = kept + args_.options->num_non_donatable_input_indices;
+    return std::find(kept, end, static_cast<int64_t>(argument)) == end;
+  }
+
+  bool IsDeleted(PJRT_Buffer* buffer) const {
+    auto deleted = MakeArgs<PJRT_Buffer_IsDeleted_Args>();
+    deleted.buffer = buffer;
+    return s_.engine.Take(s_.engine.Call(pjrt::kBuffer_IsDeleted, &deleted)).ok() &&
+           deleted.is_deleted;
+  }
+
+  State& s_;
+  Program& program_;
+  PJRT_LoadedExecutable_Execute_Args& args_;
+  Device* one_ = nullptr;
+};
+
+// The engine refuses options that are shorter than its own; an older framework's are.
+PJRT_Error* CallExecute(State& s, PJRT_LoadedExecutable_Execute_Args* args) {
+  const auto slot = pjrt::kLoadedExecutable_Execute;
+  if (args->options == nullptr || args->options->struct_size >= sizeof(*args->options)) {
+    return s.engine.Call(slot, args);
+  }
+  Ample<PJRT_ExecuteOptions> options(args->options);
+  auto* const own = std::exchange(args->options, options.get());
+  PJRT_Error* error = s.engine.Call(slot, args);
+  args->options = own;
+  return error;
+}
+
+PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
+  State& s = state();
+  Program* program = FindProgram(s, args->executable);
+  if (program == nullptr || program->client == nullptr) return CallExecute(s, args);
+  Run run(s, *program, *args);
+  if (Status room = run.CheckMemory(); !room.ok()) [[unlikely]]
+    return NewError(room);
+  if (PJRT_Error* error = CallExecute(s, args)) return error;
+  run.Book();
+  return nullptr;
+}
+
+}  // namespace
+
+void ForgetPrograms(const Client* client) {
+  state().programs.EraseIf([client](Program* program) {
+    if (program->client != client) return false;
+    delete program;
+    return true;
+  });
+}
+
+void OverrideProgramFunctions(pjrt::Table& table) {
+  Override(table, pjrt::kClient_Compile, ClientCompile);
+  Override(table, pjrt::kCompile, Compile);
+  Override(table, pjrt::kExecutable_DeserializeAndLoad, DeserializeAndLoad);
+  Override(table, pjrt::kLoadedExecutable_Execute, Execute);
+  Override(table, pjrt::kLoadedExecutable_Destroy, LoadedExecutableDestroy);
+}
+
+}  // namespace torus::tpu

@@ -1,0 +1,130 @@
+// Reads which slice it is and names its devices.
+#include "tpu/device/slice.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "slice/description.h"
+
+namespace torus::tpu {
+namespace {
+
+using hardware::AcceleratorType;
+using hardware::Catalogue;
+using hardware::Topology;
+
+constexpr char kTypeVariable[] = "TPU_ACCELERATOR_TYPE";
+constexpr char kDefaultType[] = "v4-8";
+
+std::optional<std::string> Variable(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no one sets it here
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+// The types whose generation `name` begins with; else each generation's smallest.
+std::string ValidTypes(std::string_view name) {
+  const auto& catalogue = Catalogue::BuiltIn();
+  const std::string_view prefix = name.substr(0, name.rfind('-'));
+  std::vector<std::string_view> types;
+  const hardware::Generation* previous = nullptr;
+  for (const auto& type : catalogue.accelerator_types()) {
+    if (type.generation->type_prefix == prefix) types.push_back(type.name);
+  }
+  if (!types.empty()) return fmt::format("valid types are {}", fmt::join(types, ", "));
+  for (const auto& type : catalogue.accelerator_types()) {
+    if (type.generation != previous) types.push_back(type.name);
+    previous = type.generation;
+  }
+  return fmt::format("valid types begin with these: {}", fmt::join(types, ", "));
+}
+
+// `where` names the file or variable that says `name`.
+Result<const AcceleratorType*> FindType(std::string_view where, std::string_view name) {
+  if (const auto* type = Catalogue::BuiltIn().FindAcceleratorType(name)) return type;
+  return InvalidArgument("{} says '{}', which is no accelerator type that Torus knows; {}.", where,
+                         name, ValidTypes(name));
+}
+
+Result<Slice> FromDescription(const std::string& file, const slice::Description& description) {
+  TORUS_ASSIGN_OR_RETURN(
+      const AcceleratorType* type,
+      FindType(fmt::format("The slice file {}", file), description.accelerator_type));
+  if (description.worker_addresses.size() > 1) {
+    return Unimplemented(
+        "The slice file {} describes {} hosts, and this libtpu.so runs a slice in one process on "
+        "one host. Use a type of one host, such as {}.",
+        file, description.worker_addresses.size(), kDefaultType);
+  }
+  if (description.topology.empty()) {
+    return Slice(*type, type->topology, description.memory_limit_bytes);
+  }
+  const auto topology = hardware::ParseTopology(description.topology);
+  if (!topology || topology->count() != type->chips) {
+    return InvalidArgument("The slice file {} says TOPOLOGY '{}', but a {} has {} chips ({}).",
+                           file, description.topology, type->name, type->chips,
+                           type->topology.ToString());
+  }
+  return Slice(*type, *topology, description.memory_limit_bytes);
+}
+
+Result<Slice> FromFile(const std::string& file) {
+  std::ifstream stream(file);
+  std::stringstream text;
+  if (!stream || !(text << stream.rdbuf())) {
+    return InvalidArgument("The slice file {} cannot be read. {} names it.", file,
+                           slice::kDescriptionVariable);
+  }
+  const auto description = slice::Parse(text.str());
+  if (!description) {
+    return InvalidArgument("The slice file {}: {}.", file, description.error().message());
+  }
+  return FromDescription(file, *description);
+}
+
+DeviceIdentity Identify(int id, int chip, int core, const Topology& topology) {
+  const auto& [x, y, z] = topology.chips;
+  DeviceIdentity device{.id = id, .core_on_chip = core};
+  device.coords = {chip % x, chip / x % y, chip / (x * y)};
+  const auto& c = device.coords;
+  device.debug_string = fmt::format("TPU_{}(process=0,({},{},{},{}))", id, c[0], c[1], c[2], core);
+  device.to_string =
+      fmt::format("TpuDevice(id={}, process_index=0, coords=({},{},{}), core_on_chip={})", id, c[0],
+                  c[1], c[2], core);
+  device.hbm_name = fmt::format("{}x{}x{}_HBM{}", c[0], c[1], c[2], core);
+  return device;
+}
+
+}  // namespace
+
+SliceSource SliceSource::FromEnvironment() {
+  return {.description_file = Variable(slice::kDescriptionVariable),
+          .default_file = slice::kDescriptionPath,
+          .accelerator_type = Variable(kTypeVariable)};
+}
+
+Result<Slice> Slice::Read(const SliceSource& source) {
+  if (source.description_file) return FromFile(*source.description_file);
+  if (access(source.default_file.c_str(), F_OK) == 0) return FromFile(source.default_file);
+  TORUS_ASSIGN_OR_RETURN(const AcceleratorType* type,
+                         FindType(fmt::format("The environment variable {}", kTypeVariable),
+                                  source.accelerator_type.value_or(kDefaultType)));
+  return Slice(*type, type->topology, 0);
+}
+
+Slice::Slice(const AcceleratorType& type, const Topology& topology, int64_t memory_limit_bytes)
+    : type_(&type), memory_limit_bytes_(memory_limit_bytes) {
+  const int per_chip = type.generation->devices_per_chip;
+  for (int id = 0; id < topology.count() * per_chip; ++id) {
+    devices_.push_back(Identify(id, id / per_chip, id % per_chip, topology));
+  }
+}
+
+int Slice::cores_per_device() const {
+  return generation().cores_per_chip / generation().devices_per_chip;
+}
+
+}  // namespace torus::tpu

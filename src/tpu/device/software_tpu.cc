@@ -1,0 +1,75 @@
+// Makes the table: every function forwards to the engine, and some are the software TPU's own.
+#include "tpu/device/software_tpu.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tpu/device/state.h"
+
+namespace torus::tpu {
+namespace {
+
+State* the_state = nullptr;
+
+// Forwards to the engine's function of the same place, or says that it has none.
+template <size_t kSlot>
+PJRT_Error* Forward(void* args) {
+  return the_state->engine.Call(kSlot, args);
+}
+
+template <size_t... kSlots>
+void ForwardAll(pjrt::Table& table, std::index_sequence<kSlots...>) {
+  ((table.functions[kSlots] = Forward<kSlots>), ...);
+}
+
+PJRT_Error* ErrorDestroy(PJRT_Error_Destroy_Args* args) {
+  the_state->engine.Destroy(args);
+  return nullptr;
+}
+
+PJRT_Error* ErrorMessage(PJRT_Error_Message_Args* args) {
+  the_state->engine.Message(args);
+  return nullptr;
+}
+
+PJRT_Error* ErrorGetCode(PJRT_Error_GetCode_Args* args) { return the_state->engine.GetCode(args); }
+
+PJRT_Error* ErrorForEachPayload(pjrt::ErrorForEachPayloadArgs* args) {
+  return the_state->engine.ForEachPayload(args);
+}
+
+// The version that the table answers to: the engine's, as far as Torus knows it. What an older
+// engine lacks is not null even so.
+void SetVersion(pjrt::Table& table) {
+  table.struct_size = sizeof(table);
+  table.version.struct_size = PJRT_Api_Version_STRUCT_SIZE;
+  table.version.major_version = PJRT_API_MAJOR;
+  table.version.minor_version = pjrt::kNewestMinor;
+  if (const PJRT_Api* api = the_state->engine.api()) {
+    table.struct_size = std::min(table.struct_size, api->struct_size);
+    table.extension_start = api->extension_start;
+    table.version.minor_version =
+        std::min(table.version.minor_version, api->pjrt_api_version.minor_version);
+  }
+}
+
+}  // namespace
+
+State& state() { return *the_state; }
+
+const PJRT_Api* MakeSoftwareTpu(Result<const PJRT_Api*> engine, SoftwareTpuOptions options) {
+  the_state = new State(std::move(engine), std::move(options));
+  auto* table = new pjrt::Table{};
+  SetVersion(*table);
+  ForwardAll(*table, std::make_index_sequence<pjrt::kSlots>());
+  Override(*table, pjrt::kError_Destroy, ErrorDestroy);
+  Override(*table, pjrt::kError_Message, ErrorMessage);
+  Override(*table, pjrt::kError_GetCode, ErrorGetCode);
+  Override(*table, pjrt::kError_ForEachPayload, ErrorForEachPayload);
+  OverrideClientFunctions(*table);
+  OverrideBufferFunctions(*table);
+  OverrideProgramFunctions(*table);
+  return table->api();
+}
+
+}  // namespace torus::tpu

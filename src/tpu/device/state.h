@@ -1,0 +1,157 @@
+// What the software TPU knows of the engine's objects. Private to this folder.
+//
+// Everything hangs from one State, which is never destroyed: frameworks free buffers from exit
+// handlers. A Client lives from PJRT_Client_Create to PJRT_Client_Destroy and owns its devices and
+// memory spaces; the maps point to them. Thread-safety: the maps lock themselves; what they point
+// to is immutable or atomic but where a comment says otherwise.
+#ifndef TORUS_TPU_DEVICE_STATE_H_
+#define TORUS_TPU_DEVICE_STATE_H_
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tpu/device/hbm.h"
+#include "tpu/device/host_memory.h"
+#include "tpu/device/pointer_map.h"
+#include "tpu/device/slice.h"
+#include "tpu/device/software_tpu.h"
+#include "tpu/pjrt/engine.h"
+
+namespace torus::tpu {
+
+struct Client;
+
+struct Device {
+  Device(Client* client, PJRT_Device* handle, const DeviceIdentity* identity, const Slice& slice);
+  Device(const Device&) = delete;
+
+  Client* const client;
+  PJRT_Device* const handle;
+  const DeviceIdentity* const identity;  // the slice's
+  std::vector<PJRT_NamedValue> attributes;
+  Hbm hbm;
+};
+
+// A memory that a device can address: its HBM, or host memory.
+struct MemorySpace {
+  Client* client = nullptr;
+  Hbm* hbm = nullptr;  // null: host memory
+};
+
+struct Client {
+  Client(PJRT_Client* handle, Slice slice, const HostMemory::Roots& roots)
+      : handle(handle),
+        slice(std::move(slice)),
+        host(std::make_shared<HostMemory>(this->slice.memory_limit_bytes(), roots)) {}
+
+  PJRT_Client* const handle;
+  const Slice slice;
+  std::string platform_version;
+  // Shared with callbacks that may run after the client is gone.
+  const std::shared_ptr<HostMemory> host;
+  std::deque<Device> devices;  // by id
+  std::deque<MemorySpace> memories;
+};
+
+// What a live buffer holds.
+struct Buffer {
+  Client* client = nullptr;
+  Hbm* hbm = nullptr;  // null: host memory
+  int64_t bytes = 0;
+  bool promised = false;  // its pages are promised until it goes: nothing says when it is written
+};
+
+// The outputs of a program on one device; they are the same in each run.
+struct OutputPlan {
+  struct Output {
+    int64_t bytes = 0;
+    bool in_hbm = false;
+  };
+  std::vector<Output> outputs;
+  int64_t hbm_bytes = 0, hbm_count = 0, hbm_largest = 0;
+};
+
+// A loaded executable. What the engine does not tell beforehand is learned from the first run.
+struct Program {
+  ~Program() {
+    delete plan.load();
+    delete donated.load();
+  }
+
+  Client* client = nullptr;
+  std::string name;
+  std::vector<Device*> devices;  // it runs on these, in the order of its argument lists
+  int64_t output_bytes = 0;      // a device's, less what it takes over from donated arguments
+  int64_t temporary_bytes = 0;   // a device's, while it runs
+  std::mutex learning;           // guards the making of what follows
+  std::atomic<const OutputPlan*> plan = nullptr;
+  std::atomic<const std::vector<size_t>*> donated = nullptr;  // arguments it takes over
+
+  // New memory that one device needs for a run.
+  int64_t run_bytes() const { return output_bytes + temporary_bytes; }
+};
+
+// Buffers that are being filled piece by piece.
+struct Transfer {
+  MemorySpace place;
+  std::mutex mutex;
+  std::vector<int64_t> unclaimed;  // guarded by mutex: each buffer's size; 0 once retrieved
+};
+
+struct State {
+  State(Result<const PJRT_Api*> api, SoftwareTpuOptions options)
+      : engine(std::move(api)), options(std::move(options)) {}
+
+  pjrt::Engine engine;
+  const SoftwareTpuOptions options;
+  PointerMap<Client*> clients;       // by PJRT_Client, owned
+  PointerMap<Client*> topologies;    // by PJRT_TopologyDescription
+  PointerMap<Device*> devices;       // by PJRT_Device
+  PointerMap<Device*> descriptions;  // by PJRT_DeviceDescription; a topology has its own
+  PointerMap<MemorySpace> memories;  // by PJRT_Memory
+  PointerMap<Buffer> buffers;        // by PJRT_Buffer
+  PointerMap<Program*> programs;     // by PJRT_LoadedExecutable, owned
+  PointerMap<Transfer*> transfers;   // by PJRT_AsyncHostToDeviceTransferManager, owned
+};
+
+// The State of this process. REQUIRES: MakeSoftwareTpu was called.
+State& state();
+
+// Puts the functions of one file into the table.
+void OverrideClientFunctions(pjrt::Table& table);
+void OverrideBufferFunctions(pjrt::Table& table);
+void OverrideProgramFunctions(pjrt::Table& table);
+
+// Sets a function by its typed form. All PJRT functions have one machine-level signature.
+template <typename Args>
+void Override(pjrt::Table& table, pjrt::Slot slot, PJRT_Error* (*function)(Args*)) {
+  table.functions[slot] = reinterpret_cast<pjrt::Function>(function);
+}
+
+// The place that a function's `memory` (if not null) or `device` argument names.
+std::optional<MemorySpace> FindPlace(const PJRT_Memory* memory, const PJRT_Device* device);
+
+// Buffers.
+
+// Whether a buffer of `bytes` fits in the place, in HBM and on the host. `what` is for the error.
+Status CheckPlace(const MemorySpace& place, int64_t bytes, const char* what);
+// Books a new buffer. From `bytes` of HostMemory::kLookEvery on, its pages count as promised until
+// it is ready, or, if nothing will say so, until it goes.
+enum class Filled { kWhenReady, kNobodySays };
+void BookBuffer(PJRT_Buffer* buffer, const MemorySpace& place, int64_t bytes, Filled filled);
+// Strikes a buffer that is deleted, destroyed or donated.
+void StrikeBuffer(const PJRT_Buffer* buffer);
+// Counts `bytes` as promised until `buffer` is ready.
+void PromiseUntilReady(PJRT_Buffer* buffer, const std::shared_ptr<HostMemory>& host, int64_t bytes);
+
+// Forget a client's objects when it goes.
+void ForgetPrograms(const Client* client);
+void ForgetBuffers(const Client* client);
+
+}  // namespace torus::tpu
+
+#endif  // TORUS_TPU_DEVICE_STATE_H_
