@@ -5,6 +5,9 @@
 #
 # An #include is written from src/ ("service/store/store.h"); a room may include only what its
 # DEPS name, and the arrows point as docs/architecture.md says.
+include(${CMAKE_CURRENT_LIST_DIR}/dependencies.cmake)
+include(GoogleTest)
+
 # -Wrestrict: g++ 12 warns falsely of `"literal" + std::string` (GCC bug 105651).
 set(TORUS_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers -Wno-restrict)
 

@@ -74,7 +74,8 @@ class Step {
 
  private:
   void ComeUp() {
-    if (seen_.phase == Phase::kRunning) {
+    // What ran before a stop says nothing of the start after it: the generation tells them apart.
+    if (seen_.phase == Phase::kRunning && seen_.generation >= node_.generation()) {
       MoveTo(READY);
       node_.clear_health_description();
       FinishReached();

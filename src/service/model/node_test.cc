@@ -109,7 +109,9 @@ TEST(Node, StopsAndStarts) {
   EXPECT_EQ(life.node.state(), STOPPED);
   EXPECT_TRUE(life.operations[0].done());
   life.Begin("start");
-  life.See(Phase::kRunning);
+  life.See(Phase::kRunning, 2);
+  EXPECT_EQ(life.node.state(), STARTING) << "that was seen before the stop";
+  life.See(Phase::kRunning, 3);
   EXPECT_EQ(life.node.state(), READY);
 }
 

@@ -1,0 +1,40 @@
+// The backend: starts and stops the VMs of nodes. The only way by which the service touches the
+// world. `fake` (no VM, for automation and load tests) and `local` (this machine) implement it.
+//
+// Thread-safety: every method may be called from any thread, for one node by one thread at a time.
+#ifndef TORUS_SERVICE_BACKEND_BACKEND_H_
+#define TORUS_SERVICE_BACKEND_BACKEND_H_
+
+#include <functional>
+#include <string>
+
+#include "base/status.h"
+#include "hardware/catalogue.h"
+#include "record.pb.h"
+#include "service/model/node.h"
+
+namespace torus::backend {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // Whether a slice of this type fits here at all. INVALID_ARGUMENT says what it would need.
+  virtual Status Admit(const hardware::AcceleratorType& type) const = 0;
+
+  // Brings the node's VMs a step nearer to what its state asks (model::DesiredOf) and says how they
+  // are now. Never waits: what takes time goes on elsewhere and ends in a call of `wake`.
+  // Idempotent, and right from whatever a crash left. `project` is the node's project's metadata.
+  virtual model::Observation Converge(const model::NodeRecord& node,
+                                      const model::ProjectRecord& project) = 0;
+
+  // `wake` is called with a node's name when there is news of it. Set it before the first Converge.
+  void set_wake(std::function<void(const std::string&)> wake) { wake_ = std::move(wake); }
+
+ protected:
+  std::function<void(const std::string&)> wake_;
+};
+
+}  // namespace torus::backend
+
+#endif  // TORUS_SERVICE_BACKEND_BACKEND_H_

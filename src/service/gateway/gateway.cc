@@ -1,0 +1,173 @@
+#include "service/gateway/gateway.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/server_builder.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <boost/asio.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <thread>
+
+#include "service/gateway/grpc_service.h"
+#include "service/gateway/http_session.h"
+#include "service/gateway/rest.h"
+
+namespace torus::gateway {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using namespace std::chrono_literals;
+
+constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
+constexpr auto kFirstBytesTime = 10s;
+constexpr int kThreads = 2;
+constexpr int kMaxHttpConnections = 4096;
+constexpr std::string_view kPreface = "PRI";
+
+using Acceptor = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
+
+}  // namespace
+
+class Gateway::Impl {
+ public:
+  Impl(const Endpoint& endpoint, const Registry& registry)
+      : endpoint_(endpoint), rest_(registry), grpc_service_(registry),
+        acceptor_(context_) {}
+
+  Status Listen() {
+    boost::system::error_code error;
+    const tcp::endpoint at(asio::ip::make_address(endpoint_.address), endpoint_.port);
+    acceptor_.open(at.protocol(), error);
+    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor_.bind(at, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (error)
+      return FailedPrecondition(
+          "Cannot listen on {}:{}: {}. Stop what uses the port, or choose another with --listen.",
+          endpoint_.address, endpoint_.port, error.message());
+    endpoint_.port = acceptor_.local_endpoint().port();
+    return {};
+  }
+
+  Status Serve() {
+    grpc::ServerBuilder builder;
+    builder.RegisterCallbackGenericService(&grpc_service_);
+    grpc_acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
+    grpc_server_ = builder.BuildAndStart();
+    if (!grpc_server_) return Internal("gRPC did not start");
+    asio::co_spawn(context_, Accept(), asio::detached);
+    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { context_.run(); });
+    return {};
+  }
+
+  void Stop(int seconds) {
+    if (stopped_) return;
+    stopped_ = true;
+    asio::post(context_, [this] {
+      boost::system::error_code ignored;
+      acceptor_.close(ignored);
+    });
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    if (grpc_server_) grpc_server_->Shutdown(std::chrono::system_clock::now() +
+                                             std::chrono::seconds(seconds));
+    while (busy_ > 0 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(10ms);
+    context_.stop();
+    for (auto& thread : threads_) thread.join();
+    threads_.clear();
+    if (grpc_server_) grpc_server_->Wait();
+  }
+
+  const Endpoint& endpoint() const { return endpoint_; }
+
+ private:
+  asio::awaitable<void> Accept() {
+    while (acceptor_.is_open()) {
+      // Each connection on a strand of its own: its timer and its reads may not run at once.
+      auto [error, socket] = co_await acceptor_.async_accept(asio::make_strand(context_), kNoThrow);
+      if (error == asio::error::operation_aborted) co_return;
+      if (error) {
+        // Out of descriptors, most likely: wait for some to be closed.
+        spdlog::warn("cannot accept a connection: {}", error.message());
+        asio::steady_timer pause(context_, 100ms);
+        co_await pause.async_wait(kNoThrow);
+        continue;
+      }
+      const auto executor = socket.get_executor();
+      asio::co_spawn(executor, TellApart(std::move(socket)), asio::detached);
+    }
+  }
+
+  asio::awaitable<void> TellApart(tcp::socket socket) {
+    boost::system::error_code ignored;
+    socket.set_option(tcp::no_delay(true), ignored);
+    const bool is_grpc = co_await HasPreface(socket);
+    if (!socket.is_open()) co_return;
+    if (is_grpc) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = socket.release();
+      grpc_acceptor_->HandleNewConnection(&connection);
+      co_return;
+    }
+    if (connections_ >= kMaxHttpConnections) co_return;
+    const Gauge connection(connections_);
+    co_await ServeHttp(std::move(socket), rest_, busy_);
+  }
+
+  // Peeks at the first bytes. Closes the socket of a client that sends none in time.
+  asio::awaitable<bool> HasPreface(tcp::socket& socket) {
+    using namespace asio::experimental::awaitable_operators;
+    asio::steady_timer deadline(socket.get_executor(), kFirstBytesTime);
+    char bytes[kPreface.size()];
+    for (;;) {
+      const auto first = co_await (socket.async_wait(tcp::socket::wait_read, kNoThrow) ||
+                                   deadline.async_wait(kNoThrow));
+      if (first.index() != 0 || std::get<0>(std::get<0>(first))) break;
+      const ssize_t size =
+          recv(socket.native_handle(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+      if (size <= 0) break;
+      const std::string_view seen(bytes, static_cast<size_t>(size));
+      if (!kPreface.starts_with(seen)) co_return false;
+      if (seen.size() == kPreface.size()) co_return true;
+      // A part of the preface: the socket stays readable, so wait a little for the rest.
+      asio::steady_timer pause(socket.get_executor(), 5ms);
+      co_await pause.async_wait(kNoThrow);
+      if (deadline.expiry() <= std::chrono::steady_clock::now()) break;
+    }
+    boost::system::error_code ignored;
+    socket.close(ignored);
+    co_return false;
+  }
+
+  Endpoint endpoint_;
+  Rest rest_;
+  GrpcService grpc_service_;
+  asio::io_context context_{kThreads};
+  tcp::acceptor acceptor_;
+  Acceptor grpc_acceptor_;
+  std::unique_ptr<grpc::Server> grpc_server_;
+  std::vector<std::thread> threads_;
+  std::atomic<int> connections_ = 0;
+  std::atomic<int> busy_ = 0;
+  bool stopped_ = false;
+};
+
+Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Gateway::~Gateway() { impl_->Stop(0); }
+const Endpoint& Gateway::endpoint() const { return impl_->endpoint(); }
+void Gateway::Stop(int seconds) { impl_->Stop(seconds); }
+
+Result<std::unique_ptr<Gateway>> Gateway::Start(const Endpoint& endpoint,
+                                                const Registry& registry) {
+  auto impl = std::make_unique<Impl>(endpoint, registry);
+  TORUS_RETURN_IF_ERROR(impl->Listen());
+  TORUS_RETURN_IF_ERROR(impl->Serve());
+  return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
+}
+
+}  // namespace torus::gateway

@@ -1,0 +1,64 @@
+#include "service/gateway/grpc_service.h"
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/impl/codegen/proto_utils.h>
+
+#include "service/gateway/guard.h"
+
+namespace torus::gateway {
+namespace {
+
+grpc::Status ToGrpc(const Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), status.message()};
+}
+
+// One unary call. Deletes itself when gRPC is done with it.
+class Call : public grpc::ServerGenericBidiReactor {
+ public:
+  Call(const Method* method, Status refused) : method_(method) {
+    if (!refused.ok())
+      Finish(ToGrpc(refused));
+    else
+      StartRead(&buffer_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return Finish(ToGrpc(InvalidArgument("The call carries no request message.")));
+    auto request = method_->NewRequest();
+    const grpc::Status parsed =
+        grpc::SerializationTraits<Message>::Deserialize(&buffer_, request.get());
+    if (!parsed.ok())
+      return Finish(ToGrpc(InvalidArgument("The request is not a {}.", request->GetTypeName())));
+    method_->Call(std::move(request), [this](Result<std::unique_ptr<Message>> response) {
+      Reply(std::move(response));
+    });
+  }
+
+  void OnDone() override { delete this; }
+
+ private:
+  void Reply(Result<std::unique_ptr<Message>> response) {
+    if (!response) return Finish(ToGrpc(response.error()));
+    bool own_buffer = false;
+    const grpc::Status written =
+        grpc::SerializationTraits<Message>::Serialize(**response, &buffer_, &own_buffer);
+    if (!written.ok()) return Finish(written);
+    StartWriteAndFinish(&buffer_, {}, grpc::Status::OK);
+  }
+
+  const Method* method_;
+  grpc::ByteBuffer buffer_;
+};
+
+}  // namespace
+
+grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
+    grpc::GenericCallbackServerContext* context) {
+  const Method* method = registry_.Find(context->method());
+  Status refused = CheckHeaders(context->host(), {});
+  if (refused.ok() && method == nullptr)
+    refused = Unimplemented("Unknown method {}.", context->method());
+  return new Call(method, std::move(refused));
+}
+
+}  // namespace torus::gateway
