@@ -1,0 +1,62 @@
+// What the tpu-vm commands share: a node's name from the command line, and carrying an operation
+// through to its end. Thread-safety: none; one thread.
+#ifndef TORUS_CLI_TPU_VM_H_
+#define TORUS_CLI_TPU_VM_H_
+
+#include <string>
+
+#include "cli/client.h"
+#include "cli/command.h"
+#include "cli/values.h"
+
+namespace torus::cli {
+
+// The flags of a command about one node.
+struct NodeFlags {
+  CommonFlags common;
+  std::string node;    // as typed: a name or a full name
+  bool async = false;  // only of commands that make an operation
+  NodeName name;       // filled by Resolve
+
+  // As CommonFlags::Resolve; a full name needs no zone. Throws CLI::ValidationError.
+  void Resolve();
+};
+
+// Adds the positional TPU and the common flags.
+void AddNodeFlags(CLI::App& command, NodeFlags& flags);
+void AddAsyncFlag(CLI::App& command, NodeFlags& flags);
+
+// A client for the flags' endpoint.
+Result<Client> MakeClient(const CommonFlags& flags);
+
+// Prints a list as the flags' format says, a table of `columns` by default; "Listed 0 items." on
+// stderr when there is nothing to show.
+Result<int> PrintList(const CommonFlags& flags, const Json& resources, std::string_view columns);
+// Prints one resource, as YAML by default.
+Result<int> PrintOne(const CommonFlags& flags, const Json& resource, std::string_view columns);
+
+// The words for an operation on a node: "Creating", "Created".
+struct Verb {
+  std::string_view doing, done;
+};
+
+// Waits for the operation on `flags.name` (or says where to look at it, with --async), and prints
+// the result if a format was asked for. Returns the exit status.
+Result<int> FinishOperation(const Client& client, const NodeFlags& flags, const Json& operation,
+                            const Verb& verb);
+
+inline constexpr std::string_view kNodeColumns =
+    "name.basename(), name.segment(-3):label=ZONE, "
+    "acceleratorType.basename():label=ACCELERATOR_TYPE, "
+    "acceleratorConfig.type.basename():label=TYPE, "
+    "acceleratorConfig.topology.basename():label=TOPOLOGY, "
+    "networkConfig.network.basename():label=NETWORK, cidrBlock:label=RANGE, state:label=STATUS";
+
+inline constexpr std::string_view kOperationColumns =
+    "name.basename(), name.segment(-3):label=ZONE, metadata.verb, "
+    "metadata.target.basename():label=TARGET, metadata.createTime:label=START_TIME, done, "
+    "error.message:label=ERROR";
+
+}  // namespace torus::cli
+
+#endif  // TORUS_CLI_TPU_VM_H_
