@@ -1,0 +1,124 @@
+#include "tpu/device/slice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace torus::tpu {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Expected {
+  const char* type;
+  size_t devices;
+  const char* kind;
+  int cores_per_device;
+  std::array<int64_t, 3> last_coords;
+  int last_core;
+};
+class Slices : public ::testing::TestWithParam<Expected> {};
+
+TEST_P(Slices, ShowTheDevicesThatUpstreamShows) {
+  const auto& expected = GetParam();
+  const auto slice = Slice::Read({.accelerator_type = expected.type});
+  ASSERT_TRUE(slice) << slice.error().ToString();
+  EXPECT_EQ(slice->devices().size(), expected.devices);
+  EXPECT_EQ(slice->generation().device_kind, expected.kind);
+  EXPECT_EQ(slice->cores_per_device(), expected.cores_per_device);
+  EXPECT_EQ(slice->devices().back().coords, expected.last_coords);
+  EXPECT_EQ(slice->devices().back().core_on_chip, expected.last_core);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Slices,
+    ::testing::Values(Expected{"v2-8", 8, "TPU v2", 1, {1, 1, 0}, 1},
+                      Expected{"v3-32", 32, "TPU v3", 1, {3, 3, 0}, 1},
+                      Expected{"v4-8", 4, "TPU v4", 2, {1, 1, 0}, 0},
+                      Expected{"v4-32", 16, "TPU v4", 2, {1, 1, 3}, 0},
+                      Expected{"v5litepod-1", 1, "TPU v5 lite", 1, {0, 0, 0}, 0},
+                      Expected{"v5litepod-8", 8, "TPU v5 lite", 1, {1, 3, 0}, 0},
+                      Expected{"v5p-8", 4, "TPU v5", 2, {1, 1, 0}, 0},
+                      Expected{"v6e-8", 8, "TPU v6 lite", 1, {1, 3, 0}, 0}));
+
+TEST(Slice, IsAV4WhereNothingIsTold) {
+  const auto slice = Slice::Read({});
+  ASSERT_TRUE(slice);
+  EXPECT_EQ(slice->accelerator_type(), "v4-8");
+}
+
+TEST(Slice, NamesDevicesAsUpstream) {
+  const auto slice = Slice::Read({.accelerator_type = "v2-8"});
+  ASSERT_TRUE(slice);
+  const DeviceIdentity& device = slice->devices()[5];
+  EXPECT_EQ(device.id, 5);
+  EXPECT_THAT(device.coords, ElementsAre(0, 1, 0));
+  EXPECT_EQ(device.debug_string, "TPU_5(process=0,(0,1,0,1))");
+  EXPECT_EQ(device.to_string, "TpuDevice(id=5, process_index=0, coords=(0,1,0), core_on_chip=1)");
+  EXPECT_EQ(device.hbm_name, "0x1x0_HBM1");
+}
+
+class SliceFile : public ::testing::Test {
+ protected:
+  ~SliceFile() override { std::remove(path_.c_str()); }
+  Result<Slice> Read(const std::string& text) {
+    std::ofstream(path_) << text;
+    return Slice::Read({.description_file = path_});
+  }
+  const std::string path_ = ::testing::TempDir() + "/slice_" +
+                            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(SliceFile, Describes) {
+  const auto slice =
+      Read("ACCELERATOR_TYPE: 'v5litepod-8'\nTOPOLOGY: '2x4'\nTORUS_MEMORY_LIMIT_BYTES: '1024'\n");
+  ASSERT_TRUE(slice) << slice.error().ToString();
+  EXPECT_EQ(slice->devices().size(), 8u);
+  EXPECT_EQ(slice->memory_limit_bytes(), 1024);
+}
+
+TEST_F(SliceFile, GoesBeforeTheAcceleratorType) {
+  std::ofstream(path_) << "ACCELERATOR_TYPE: 'v2-8'\n";
+  const auto slice = Slice::Read({.default_file = path_, .accelerator_type = "v4-8"});
+  ASSERT_TRUE(slice) << slice.error().ToString();
+  EXPECT_EQ(slice->accelerator_type(), "v2-8");
+}
+
+TEST_F(SliceFile, ErrorsNameTheFileAndTheFault) {
+  EXPECT_THAT(Read("nonsense").error().message(), AllOf(HasSubstr(path_), HasSubstr("line 1")));
+  EXPECT_THAT(Read("ACCELERATOR_TYPE: 'v9-8'\n").error().message(),
+              AllOf(HasSubstr(path_), HasSubstr("v9-8"), HasSubstr("valid types")));
+  EXPECT_THAT(Read("ACCELERATOR_TYPE: 'v2-8'\nTOPOLOGY: '4x4'\n").error().message(),
+              AllOf(HasSubstr(path_), HasSubstr("TOPOLOGY '4x4'"), HasSubstr("2x2")));
+  EXPECT_THAT(Read("ACCELERATOR_TYPE: 'v2-8'\nTOPOLOGY: 'x'\n").error().message(),
+              HasSubstr("TOPOLOGY 'x'"));
+  const auto many =
+      Read("ACCELERATOR_TYPE: 'v2-32'\nTORUS_WORKER_ADDRESSES: '10.0.0.1,10.0.0.2'\n");
+  EXPECT_EQ(many.error().code(), Code::kUnimplemented);
+  EXPECT_THAT(many.error().message(), HasSubstr("2 hosts"));
+}
+
+TEST(Slice, AMissingNamedFileIsAnErrorAndAMissingDefaultIsNot) {
+  const auto named = Slice::Read({.description_file = "/no/such/slice"});
+  ASSERT_FALSE(named);
+  EXPECT_THAT(named.error().message(),
+              AllOf(HasSubstr("/no/such/slice"), HasSubstr("TORUS_SLICE")));
+  EXPECT_TRUE(Slice::Read({.default_file = "/no/such/slice"}));
+}
+
+TEST(Slice, AnUnknownTypeIsToldWhatIsValid) {
+  const auto near = Slice::Read({.accelerator_type = "v2-9"});
+  ASSERT_FALSE(near);
+  EXPECT_EQ(near.error().code(), Code::kInvalidArgument);
+  EXPECT_THAT(near.error().message(), AllOf(HasSubstr("TPU_ACCELERATOR_TYPE"), HasSubstr("'v2-9'"),
+                                            HasSubstr("v2-8, v2-32")));
+  const auto far = Slice::Read({.accelerator_type = "gpu"});
+  ASSERT_FALSE(far);
+  EXPECT_THAT(far.error().message(), AllOf(HasSubstr("v4-8"), HasSubstr("v6e-1")));
+}
+
+}  // namespace
+}  // namespace torus::tpu

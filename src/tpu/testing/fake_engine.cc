@@ -1,0 +1,377 @@
+// A tiny PJRT plugin: the seam by which the software TPU is tested without XLA.
+//
+// A "program" is words such as `name=f outputs=2 bytes=1024 temp=64 alias=0 donates=0 host`:
+// running it makes that many buffers of that size, at once and without computing; `donates` names
+// an argument that it takes over; `host` puts outputs in host memory; the word `fail` fails to
+// compile. Buffers hold no data, so a program may ask for terabytes. As older and newer engines do,
+// it refuses structs that are too short, and most entries of its table are null.
+//
+// FAKE_ENGINE_MINOR is the version it says it has.
+#include <deque>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tpu/pjrt/args.h"
+
+using torus::pjrt::StructSize;
+
+struct PJRT_Error {
+  PJRT_Error_Code code;
+  std::string message;
+};
+struct PJRT_Event {};
+struct PJRT_DeviceDescription {
+  int id = 0;
+};
+struct PJRT_Memory {
+  PJRT_Device* device = nullptr;
+  std::string kind;
+};
+struct PJRT_Device {
+  PJRT_DeviceDescription description;
+  PJRT_Memory memories[2];  // the device's and the host's
+  PJRT_Memory* memory_list[2] = {&memories[0], &memories[1]};
+};
+struct PJRT_Client {
+  std::deque<PJRT_Device> devices;
+  std::vector<PJRT_Device*> device_list;
+};
+struct PJRT_Executable {
+  std::map<std::string, std::string> words;
+
+  int64_t Number(const char* key) const {
+    const auto found = words.find(key);
+    return found == words.end() ? 0 : std::stoll(found->second);
+  }
+};
+struct PJRT_LoadedExecutable {
+  PJRT_Executable executable;
+  PJRT_Device* device;
+};
+struct PJRT_Buffer {
+  PJRT_Memory* memory;
+  size_t bytes;
+  bool deleted = false;
+};
+struct PJRT_AsyncHostToDeviceTransferManager {
+  PJRT_Memory* memory;
+  std::vector<size_t> bytes;
+};
+
+namespace {
+
+constexpr size_t kLocalHardwareIdSize = 40;  // longer than the header's, as a newer engine's
+
+PJRT_Error* Fail(PJRT_Error_Code code, std::string message) {
+  return new PJRT_Error{code, std::move(message)};
+}
+
+PJRT_Error* TooShort(const char* name, size_t expected, size_t got) {
+  return Fail(PJRT_Error_Code_INVALID_ARGUMENT,
+              "Unexpected " + std::string(name) + " size: expected " + std::to_string(expected) +
+                  ", got " + std::to_string(got) + ". Check installed software versions.");
+}
+
+size_t FloatBytes(const int64_t* dims, size_t num_dims) {
+  size_t bytes = sizeof(float);
+  for (size_t i = 0; i < num_dims; ++i) bytes *= dims[i];
+  return bytes;
+}
+
+PJRT_Memory* Place(PJRT_Memory* memory, PJRT_Device* device) {
+  return memory != nullptr ? memory : &device->memories[0];
+}
+
+void ErrorDestroy(PJRT_Error_Destroy_Args* args) { delete args->error; }
+
+void ErrorMessage(PJRT_Error_Message_Args* args) {
+  args->message = args->error->message.c_str();
+  args->message_size = args->error->message.size();
+}
+
+PJRT_Error* ErrorGetCode(PJRT_Error_GetCode_Args* args) {
+  args->code = args->error->code;
+  return nullptr;
+}
+
+PJRT_Error* PluginInitialize(PJRT_Plugin_Initialize_Args*) { return nullptr; }
+
+PJRT_Error* EventDestroy(PJRT_Event_Destroy_Args* args) {
+  delete args->event;
+  return nullptr;
+}
+
+PJRT_Error* EventOnReady(PJRT_Event_OnReady_Args* args) {
+  args->callback(nullptr, args->user_arg);
+  return nullptr;
+}
+
+PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
+  int64_t count = 1;
+  for (size_t i = 0; i < args->num_options; ++i) count = args->create_options[i].int64_value;
+  auto* client = new PJRT_Client;
+  for (int id = 0; id < count; ++id) {
+    PJRT_Device& device = client->devices.emplace_back();
+    device.description.id = id;
+    device.memories[0] = {&device, "device"};
+    device.memories[1] = {&device, "pinned_host"};
+    client->device_list.push_back(&device);
+  }
+  args->client = client;
+  return nullptr;
+}
+
+PJRT_Error* ClientDestroy(PJRT_Client_Destroy_Args* args) {
+  delete args->client;
+  return nullptr;
+}
+
+template <typename Args>
+PJRT_Error* Say(const char*& text, size_t& size, const char* value, Args*) {
+  text = value;
+  size = std::string_view(value).size();
+  return nullptr;
+}
+
+PJRT_Error* PlatformName(PJRT_Client_PlatformName_Args* args) {
+  return Say(args->platform_name, args->platform_name_size, "fake", args);
+}
+
+PJRT_Error* PlatformVersion(PJRT_Client_PlatformVersion_Args* args) {
+  return Say(args->platform_version, args->platform_version_size, "1 (one)", args);
+}
+
+PJRT_Error* ClientDevices(PJRT_Client_Devices_Args* args) {
+  args->devices = args->client->device_list.data();
+  args->num_devices = args->client->device_list.size();
+  return nullptr;
+}
+
+PJRT_Error* GetDescription(PJRT_Device_GetDescription_Args* args) {
+  args->device_description = &args->device->description;
+  return nullptr;
+}
+
+PJRT_Error* DescriptionId(PJRT_DeviceDescription_Id_Args* args) {
+  args->id = args->device_description->id;
+  return nullptr;
+}
+
+PJRT_Error* LocalHardwareId(PJRT_Device_LocalHardwareId_Args* args) {
+  if (StructSize(args) < kLocalHardwareIdSize) {
+    return TooShort("PJRT_Device_LocalHardwareId_Args", kLocalHardwareIdSize, StructSize(args));
+  }
+  args->local_hardware_id = args->device->description.id;
+  return nullptr;
+}
+
+PJRT_Error* AddressableMemories(PJRT_Device_AddressableMemories_Args* args) {
+  args->memories = args->device->memory_list;
+  args->num_memories = 2;
+  return nullptr;
+}
+
+PJRT_Error* MemoryKind(PJRT_Memory_Kind_Args* args) {
+  args->kind = args->memory->kind.c_str();
+  args->kind_size = args->memory->kind.size();
+  return nullptr;
+}
+
+PJRT_Error* Compile(PJRT_Client_Compile_Args* args) {
+  auto loaded = std::make_unique<PJRT_LoadedExecutable>();
+  loaded->device = args->client->device_list[0];
+  std::istringstream code(std::string(args->program->code, args->program->code_size));
+  for (std::string word; code >> word;) {
+    if (word == "fail") return Fail(PJRT_Error_Code_INVALID_ARGUMENT, "the fake cannot compile it");
+    const auto equals = word.find('=');
+    loaded->executable.words[word.substr(0, equals)] =
+        equals == word.npos ? "1" : word.substr(equals + 1);
+  }
+  args->executable = loaded.release();
+  return nullptr;
+}
+
+PJRT_Error* LoadedDestroy(PJRT_LoadedExecutable_Destroy_Args* args) {
+  delete args->executable;
+  return nullptr;
+}
+
+PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
+  args->executable = new PJRT_Executable(args->loaded_executable->executable);
+  return nullptr;
+}
+
+PJRT_Error* ExecutableDestroy(PJRT_Executable_Destroy_Args* args) {
+  delete args->executable;
+  return nullptr;
+}
+
+PJRT_Error* ExecutableName(PJRT_Executable_Name_Args* args) {
+  const std::string& name = args->executable->words["name"];
+  args->executable_name = name.c_str();
+  args->executable_name_size = name.size();
+  return nullptr;
+}
+
+PJRT_Error* NumOutputs(PJRT_Executable_NumOutputs_Args* args) {
+  args->num_outputs = args->executable->Number("outputs");
+  return nullptr;
+}
+
+PJRT_Error* MemoryStats(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
+  const PJRT_Executable& executable = *args->executable;
+  args->output_size_in_bytes = executable.Number("outputs") * executable.Number("bytes");
+  args->alias_size_in_bytes = executable.Number("alias");
+  args->temp_size_in_bytes = executable.Number("temp");
+  return nullptr;
+}
+
+PJRT_Error* LoadedDevices(PJRT_LoadedExecutable_AddressableDevices_Args* args) {
+  args->addressable_devices = &args->executable->device;
+  args->num_addressable_devices = 1;
+  return nullptr;
+}
+
+PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
+  if (args->options->struct_size < sizeof(PJRT_ExecuteOptions)) {
+    return TooShort("PJRT_ExecuteOptions", sizeof(PJRT_ExecuteOptions), args->options->struct_size);
+  }
+  const PJRT_Executable& executable = args->executable->executable;
+  PJRT_Memory& memory = args->executable->device->memories[executable.Number("host")];
+  for (int64_t i = 0; i < executable.Number("outputs"); ++i) {
+    args->output_lists[0][i] =
+        new PJRT_Buffer{&memory, static_cast<size_t>(executable.Number("bytes"))};
+  }
+  if (executable.words.contains("donates") && args->options->num_non_donatable_input_indices == 0) {
+    args->argument_lists[0][executable.Number("donates")]->deleted = true;
+  }
+  return nullptr;
+}
+
+PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
+  args->buffer =
+      new PJRT_Buffer{Place(args->memory, args->device), FloatBytes(args->dims, args->num_dims)};
+  args->done_with_host_buffer = new PJRT_Event;
+  return nullptr;
+}
+
+PJRT_Error* Uninitialized(PJRT_Client_CreateUninitializedBuffer_Args* args) {
+  args->buffer = new PJRT_Buffer{Place(args->memory, args->device),
+                                 FloatBytes(args->shape_dims, args->shape_num_dims)};
+  return nullptr;
+}
+
+PJRT_Error* BufferDestroy(PJRT_Buffer_Destroy_Args* args) {
+  delete args->buffer;
+  return nullptr;
+}
+
+PJRT_Error* BufferDelete(PJRT_Buffer_Delete_Args* args) {
+  args->buffer->deleted = true;
+  return nullptr;
+}
+
+PJRT_Error* IsDeleted(PJRT_Buffer_IsDeleted_Args* args) {
+  args->is_deleted = args->buffer->deleted;
+  return nullptr;
+}
+
+PJRT_Error* OnDeviceSize(PJRT_Buffer_OnDeviceSizeInBytes_Args* args) {
+  args->on_device_size_in_bytes = args->buffer->bytes;
+  return nullptr;
+}
+
+PJRT_Error* BufferMemory(PJRT_Buffer_Memory_Args* args) {
+  args->memory = args->buffer->memory;
+  return nullptr;
+}
+
+PJRT_Error* ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
+  args->event = new PJRT_Event;
+  return nullptr;
+}
+
+PJRT_Error* CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
+  args->dst_buffer = new PJRT_Buffer{&args->dst_device->memories[0], args->buffer->bytes};
+  return nullptr;
+}
+
+PJRT_Error* CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
+  args->dst_buffer = new PJRT_Buffer{args->dst_memory, args->buffer->bytes};
+  return nullptr;
+}
+
+PJRT_Error* CreateTransfer(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args* args) {
+  auto* transfer = new PJRT_AsyncHostToDeviceTransferManager{args->memory, {}};
+  for (size_t i = 0; i < args->num_shape_specs; ++i) {
+    transfer->bytes.push_back(FloatBytes(args->shape_specs[i].dims, args->shape_specs[i].num_dims));
+  }
+  args->transfer_manager = transfer;
+  return nullptr;
+}
+
+PJRT_Error* Retrieve(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args* args) {
+  const auto& transfer = *args->transfer_manager;
+  args->buffer_out = new PJRT_Buffer{transfer.memory, transfer.bytes[args->buffer_index]};
+  return nullptr;
+}
+
+PJRT_Error* DestroyTransfer(PJRT_AsyncHostToDeviceTransferManager_Destroy_Args* args) {
+  delete args->transfer_manager;
+  return nullptr;
+}
+
+PJRT_Api MakeApi() {
+  PJRT_Api api{};
+  api.struct_size = PJRT_Api_STRUCT_SIZE;
+  api.pjrt_api_version = {PJRT_Api_Version_STRUCT_SIZE, nullptr, PJRT_API_MAJOR, FAKE_ENGINE_MINOR};
+  api.PJRT_Error_Destroy = ErrorDestroy;
+  api.PJRT_Error_Message = ErrorMessage;
+  api.PJRT_Error_GetCode = ErrorGetCode;
+  api.PJRT_Plugin_Initialize = PluginInitialize;
+  api.PJRT_Event_Destroy = EventDestroy;
+  api.PJRT_Event_OnReady = EventOnReady;
+  api.PJRT_Client_Create = ClientCreate;
+  api.PJRT_Client_Destroy = ClientDestroy;
+  api.PJRT_Client_PlatformName = PlatformName;
+  api.PJRT_Client_PlatformVersion = PlatformVersion;
+  api.PJRT_Client_Devices = ClientDevices;
+  api.PJRT_Client_Compile = Compile;
+  api.PJRT_Client_BufferFromHostBuffer = FromHost;
+  api.PJRT_Client_CreateUninitializedBuffer = Uninitialized;
+  api.PJRT_Client_CreateBuffersForAsyncHostToDevice = CreateTransfer;
+  api.PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer = Retrieve;
+  api.PJRT_AsyncHostToDeviceTransferManager_Destroy = DestroyTransfer;
+  api.PJRT_DeviceDescription_Id = DescriptionId;
+  api.PJRT_Device_GetDescription = GetDescription;
+  api.PJRT_Device_LocalHardwareId = LocalHardwareId;
+  api.PJRT_Device_AddressableMemories = AddressableMemories;
+  api.PJRT_Memory_Kind = MemoryKind;
+  api.PJRT_Executable_Destroy = ExecutableDestroy;
+  api.PJRT_Executable_Name = ExecutableName;
+  api.PJRT_Executable_NumOutputs = NumOutputs;
+  api.PJRT_Executable_GetCompiledMemoryStats = MemoryStats;
+  api.PJRT_LoadedExecutable_Destroy = LoadedDestroy;
+  api.PJRT_LoadedExecutable_GetExecutable = GetExecutable;
+  api.PJRT_LoadedExecutable_AddressableDevices = LoadedDevices;
+  api.PJRT_LoadedExecutable_Execute = Execute;
+  api.PJRT_Buffer_Destroy = BufferDestroy;
+  api.PJRT_Buffer_Delete = BufferDelete;
+  api.PJRT_Buffer_IsDeleted = IsDeleted;
+  api.PJRT_Buffer_OnDeviceSizeInBytes = OnDeviceSize;
+  api.PJRT_Buffer_Memory = BufferMemory;
+  api.PJRT_Buffer_ReadyEvent = ReadyEvent;
+  api.PJRT_Buffer_CopyToDevice = CopyToDevice;
+  api.PJRT_Buffer_CopyToMemory = CopyToMemory;
+  return api;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
+  static const PJRT_Api api = MakeApi();
+  return &api;
+}
