@@ -17,7 +17,7 @@ Result<Page> ParsePage(int32_t page_size, std::string_view page_token) {
   page.size = page_size == 0 ? kMaxPageSize : std::min<int64_t>(page_size, kMaxPageSize);
   if (page_token.empty()) return page;
   std::string decoded;
-  if (!absl::WebSafeBase64Unescape(page_token, &decoded) || !decoded.starts_with(kMark))
+  if (!absl::WebSafeBase64Unescape({page_token.data(), page_token.size()}, &decoded) || !decoded.starts_with(kMark))
     return InvalidArgument(
         "page_token \"{}\" is not one that this list gave; leave it out to start from the first "
         "page.",
@@ -27,7 +27,7 @@ Result<Page> ParsePage(int32_t page_size, std::string_view page_token) {
 }
 
 std::string PageToken(std::string_view last_name) {
-  return absl::WebSafeBase64Escape(std::string(kMark) + std::string(last_name));
+  return absl::WebSafeBase64Escape(std::string(kMark).append(last_name));
 }
 
 }  // namespace torus::api

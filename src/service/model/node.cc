@@ -9,6 +9,8 @@ namespace {
 
 using Phase = Observation::Phase;
 
+constexpr int64_t kCreateSeconds = 600;  // how long a create that fails in passing is tried again
+
 struct Rule {
   std::string_view verb;
   std::vector<NodeState> legal_in;
@@ -79,9 +81,14 @@ class Step {
       MoveTo(READY);
       node_.clear_health_description();
       FinishReached();
-    } else if (seen_.phase == Phase::kFailed && seen_.permanent) {
+    } else if (seen_.phase == Phase::kFailed && (seen_.permanent || HasTriedLongEnough())) {
       GiveUp(seen_.error);
     }
+  }
+
+  bool HasTriedLongEnough() const {
+    return node_.state() == CREATING &&
+           now_.seconds() - node_.create_time().seconds() > kCreateSeconds;
   }
 
   void StayUp() {

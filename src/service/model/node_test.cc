@@ -79,6 +79,13 @@ TEST(Node, PassingFailureIsShownAndTriedAgain) {
   EXPECT_EQ(life.node.state(), READY);
 }
 
+TEST(Node, PassingFailureIsNotTriedForEver) {
+  Life life;
+  life.node.mutable_create_time()->set_seconds(-1000);
+  life.See(Observation{.phase = Phase::kFailed, .error = Status(Code::kUnavailable, "no sshd")});
+  EXPECT_EQ(life.node.state(), DELETING);
+}
+
 TEST(Node, CancelledCreateLeavesNothing) {
   Life life;
   life.operations[0].set_cancel_requested(true);

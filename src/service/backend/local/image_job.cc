@@ -1,0 +1,62 @@
+#include "service/backend/local/image_job.h"
+
+#include <spdlog/spdlog.h>
+
+namespace torus::backend {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kTellFailure = 10s;
+
+}  // namespace
+
+ImageJob::ImageJob(std::string images_folder, ImageRecipe recipe, std::function<void()> changed)
+    : store_(std::move(images_folder)),
+      recipe_(std::move(recipe)),
+      digest_(recipe_.Digest()),
+      changed_(std::move(changed)) {
+  if (const Status status = store_.RemoveLeftovers(); !status.ok())
+    spdlog::warn("images: {}", status.ToString());
+}
+
+ImageJob::~ImageJob() {
+  if (thread_.joinable()) thread_.join();
+}
+
+ImageJob::State ImageJob::Ask() {
+  if (store_.Has(digest_)) return {store_.RootOf(digest_), "", {}};
+  std::lock_guard lock(mutex_);
+  if (running_) return {"", detail_, {}};
+  const bool fresh_failure =
+      !error_.ok() && std::chrono::steady_clock::now() - failed_at_ < kTellFailure;
+  if (fresh_failure) return {"", "", error_};
+  if (thread_.joinable()) thread_.join();
+  running_ = true;
+  error_ = {};
+  detail_ = "making the base image";
+  thread_ = std::thread([this] { Run(); });
+  return {"", detail_, {}};
+}
+
+void ImageJob::Run() {
+  const auto image = store_.Ensure(recipe_, [this](const std::string& line) {
+    {
+      std::lock_guard lock(mutex_);
+      detail_ = line;
+    }
+    changed_();
+  });
+  if (!image) spdlog::error("the base image could not be made: {}", image.error().ToString());
+  {
+    std::lock_guard lock(mutex_);
+    running_ = false;
+    if (!image) {
+      error_ = image.error();
+      failed_at_ = std::chrono::steady_clock::now();
+    }
+  }
+  changed_();
+}
+
+}  // namespace torus::backend

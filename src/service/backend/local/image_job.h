@@ -1,0 +1,52 @@
+// Makes the base image on a thread of its own, so that nobody waits for it: whoever needs it asks
+// how it stands, and is woken when that changes.
+//
+// Thread-safe.
+#ifndef TORUS_SERVICE_BACKEND_LOCAL_IMAGE_JOB_H_
+#define TORUS_SERVICE_BACKEND_LOCAL_IMAGE_JOB_H_
+
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/status.h"
+#include "service/backend/local/image_store.h"
+
+namespace torus::backend {
+
+class ImageJob {
+ public:
+  // `changed` is called from the job's thread, without a lock held.
+  ImageJob(std::string images_folder, ImageRecipe recipe, std::function<void()> changed);
+  // Waits for a job under way to end.
+  ~ImageJob();
+
+  struct State {
+    std::string root;    // the root file system's path; empty: not there yet
+    std::string detail;  // while it is being made
+    Status error;        // why it could not be made
+  };
+  // How the image stands. Begins to make it if it is not there; a failure is told for some seconds
+  // and then tried again.
+  State Ask();
+
+ private:
+  void Run();
+
+  ImageStore store_;
+  const ImageRecipe recipe_;
+  const std::string digest_;
+  const std::function<void()> changed_;
+  std::mutex mutex_;
+  bool running_ = false;                            // guarded by mutex_
+  std::string detail_;                              // guarded by mutex_
+  Status error_;                                    // guarded by mutex_
+  std::chrono::steady_clock::time_point failed_at_;  // guarded by mutex_
+  std::thread thread_;                              // guarded by mutex_
+};
+
+}  // namespace torus::backend
+
+#endif  // TORUS_SERVICE_BACKEND_LOCAL_IMAGE_JOB_H_

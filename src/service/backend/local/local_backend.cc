@@ -1,0 +1,223 @@
+#include "service/backend/local/local_backend.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+
+#include "service/backend/local/host_packages.h"
+#include "service/backend/local/vm_spec.h"
+
+namespace torus::backend {
+namespace {
+
+using Phase = model::Observation::Phase;
+
+// A program and the Debian package that brings it.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kPrograms = {
+    {{"runc", "runc"},
+     {"nft", "nftables"},
+     {"ip", "iproute2"},
+     {"mmdebstrap", "mmdebstrap"},
+     {"ssh-keygen", "openssh-client"}}};
+
+bool OnPath(std::string_view program) {
+  for (const char* folder : {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin",
+                             "/bin"})
+    if (access((std::string(folder) + "/" + std::string(program)).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+Status CheckHost(const LocalOptions& options) {
+  if (geteuid() != 0)
+    return FailedPrecondition(
+        "The local backend needs root, to make TPU VMs. Run torus serve as root, or use "
+        "--backend=fake for nodes without VMs.");
+  for (const auto& [program, package] : kPrograms)
+    if (!OnPath(program))
+      return FailedPrecondition(
+          "The local backend needs the program {}, which is not installed: apt-get install {}.",
+          program, package);
+  for (const auto& [what, path] : {std::pair("libtpu.so", options.libtpu),
+                                   std::pair("its engine", options.engine)})
+    if (access(path.c_str(), R_OK) != 0)
+      return FailedPrecondition(
+          "Cannot read {} at \"{}\". Build it (scripts/deps.sh fetches the engine), or say where it "
+          "is with --libtpu and --engine.",
+          what, path);
+  return {};
+}
+
+// Trying again cannot help: something of the request or of the machine must change first.
+bool IsPermanent(Code code) {
+  return code == Code::kInvalidArgument || code == Code::kFailedPrecondition ||
+         code == Code::kUnimplemented || code == Code::kResourceExhausted;
+}
+
+std::vector<model::Attribute> ToModel(const worker::Observed& seen) {
+  std::vector<model::Attribute> attributes;
+  for (const auto& from : seen.guest_attributes()) {
+    auto& attribute = attributes.emplace_back();
+    attribute.set_namespace_(from.namespace_());
+    attribute.set_key(from.key());
+    attribute.set_value(from.value());
+  }
+  return attributes;
+}
+
+// The state of the whole slice: that of its least advanced VM.
+model::Observation Together(const std::vector<worker::Observed>& vms, int64_t order) {
+  model::Observation all{.phase = Phase::kUnknown, .generation = order};
+  int running = 0, stopped = 0, deleted = 0;
+  for (const auto& vm : vms) {
+    all.generation = std::min(all.generation, vm.generation());
+    all.guest_attributes.push_back(ToModel(vm));
+    const bool current = vm.generation() >= order;
+    running += vm.phase() == worker::RUNNING;
+    stopped += vm.phase() == worker::STOPPED && current;
+    deleted += vm.phase() == worker::DELETED;
+    if (vm.phase() == worker::PREPARING && all.phase == Phase::kUnknown) {
+      all.phase = Phase::kWorking;
+      all.detail = vm.detail();
+    }
+    if (vm.phase() == worker::FAILED) {
+      all.phase = Phase::kFailed;
+      all.error = Status(static_cast<Code>(vm.error_code()), vm.error());
+      all.permanent |= IsPermanent(all.error.code());
+    }
+  }
+  const int count = static_cast<int>(vms.size());
+  if (running == count) all.phase = Phase::kRunning;
+  if (stopped == count) all.phase = Phase::kStopped;
+  if (deleted == count) all.phase = Phase::kDeleted;
+  return all;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalBackend>> LocalBackend::Create(LocalOptions options) {
+  TORUS_RETURN_IF_ERROR(CheckHost(options));
+  std::unique_ptr<LocalBackend> backend(new LocalBackend(std::move(options)));
+  TORUS_RETURN_IF_ERROR(backend->hub_->Start(backend->options_.worker_socket));
+  return backend;
+}
+
+LocalBackend::LocalBackend(LocalOptions options)
+    : options_(std::move(options)),
+      workers_(options_.vms_folder, options_.worker_socket),
+      image_(std::make_unique<ImageJob>(options_.images_folder, TpuVmRecipe(ReadHostPackages()),
+                                        [this] { WakeAll(); })),
+      hub_(std::make_unique<WorkerHub>([this](const std::string& uid) { WakeUid(uid); })) {}
+
+LocalBackend::~LocalBackend() {
+  hub_.reset();
+  image_.reset();
+  if (orphans_.joinable()) orphans_.join();
+}
+
+Status LocalBackend::Admit(const hardware::AcceleratorType& type) const {
+  if (type.hosts == 1) return {};
+  return InvalidArgument(
+      "Cloud TPU received a bad request. The accelerator type \"{}\" is a slice of {} hosts, and "
+      "this service has one machine: choose a type of one host, such as \"v2-8\", \"v4-8\", "
+      "\"v5litepod-8\" or \"v6e-8\", or run the service with --backend=fake.",
+      type.name, type.hosts);
+}
+
+void LocalBackend::WakeUid(const std::string& uid) {
+  std::string name;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = names_.find(uid);
+    if (found == names_.end()) return;
+    name = found->second;
+  }
+  if (wake_) wake_(name);
+}
+
+void LocalBackend::WakeAll() {
+  std::map<std::string, std::string> names;
+  {
+    std::lock_guard lock(mutex_);
+    names = names_;
+  }
+  for (const auto& [uid, name] : names)
+    if (wake_) wake_(name);
+}
+
+model::Observation LocalBackend::Converge(const model::NodeRecord& node,
+                                          const model::ProjectRecord& project) {
+  {
+    std::lock_guard lock(mutex_);
+    names_[node.uid()] = node.name();
+  }
+  const model::Desired desired = model::DesiredOf(node.state());
+  std::string image_root;
+  if (desired == model::Desired::kRun) {
+    const ImageJob::State image = image_->Ask();
+    if (!image.error.ok())
+      return {.phase = Phase::kFailed, .error = image.error, .permanent = true};
+    if (image.root.empty()) return {.phase = Phase::kWorking, .detail = image.detail};
+    image_root = image.root;
+  }
+  std::vector<worker::Observed> vms;
+  for (int i = 0; i < node.hosts_size(); ++i) {
+    worker::WorkerOrder order = OrderFor(node, project, i);
+    order.mutable_vm()->set_image_root(image_root);
+    order.mutable_vm()->set_libtpu_path(options_.libtpu);
+    order.mutable_vm()->set_engine_path(options_.engine);
+    vms.push_back(StepVm({node.uid(), i}, order));
+  }
+  model::Observation seen = Together(vms, node.generation() + project.generation());
+  seen.generation = NodeGenerationAt(seen.generation, node, project);
+  if (seen.phase == Phase::kDeleted) {
+    std::lock_guard lock(mutex_);
+    names_.erase(node.uid());
+  }
+  return seen;
+}
+
+worker::Observed LocalBackend::StepVm(const VmKey& key, const worker::WorkerOrder& order) {
+  hub_->Order(key, order);
+  if (const auto seen = hub_->Seen(key)) {
+    if (seen->phase() == worker::DELETED) hub_->Forget(key);
+    return *seen;
+  }
+  worker::Observed unknown;  // PHASE_UNSPECIFIED: no news yet
+  if (hub_->Connected(key) || workers_.Find(key.node_uid, key.index)) return unknown;
+  // No worker lives. Where nothing is left of the VM either, there is nothing to take down.
+  const std::string folder = fmt::format("{}/{}/{}", options_.vms_folder, key.node_uid, key.index);
+  const bool nothing_left = !std::filesystem::exists(folder);
+  worker::Observed settled;
+  settled.set_generation(order.generation());
+  if (order.desired() == worker::DELETE && nothing_left) {
+    hub_->Forget(key);
+    settled.set_phase(worker::DELETED);
+    return settled;
+  }
+  if (order.desired() == worker::STOP && nothing_left) {
+    settled.set_phase(worker::STOPPED);
+    return settled;
+  }
+  if (const Status started = workers_.Start(key.node_uid, key.index); !started.ok()) {
+    settled.set_phase(worker::FAILED);
+    settled.set_error_code(static_cast<int>(started.code()));
+    settled.set_error(started.message());
+    return settled;
+  }
+  return unknown;
+}
+
+void LocalBackend::RemoveOrphans(std::set<std::string> known) {
+  orphans_ = std::thread([this, known = std::move(known)] {
+    for (const auto& [uid, index] : workers_.List()) {
+      if (known.contains(uid)) continue;
+      spdlog::info("removing what is left of worker {} of the unknown node {}", index, uid);
+      if (const Status status = workers_.RemoveLeftovers(uid, index); !status.ok())
+        spdlog::error("worker {} of {}: {}", index, uid, status.ToString());
+    }
+  });
+}
+
+}  // namespace torus::backend

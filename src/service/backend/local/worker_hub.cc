@@ -1,0 +1,168 @@
+#include "service/backend/local/worker_hub.h"
+
+#include <google/protobuf/util/message_differencer.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace torus::backend {
+namespace {
+
+constexpr int kOldestProtocol = 1;
+constexpr int kNewestProtocol = 1;
+
+}  // namespace
+
+// One worker's connection. Its fields are guarded by the hub's mutex; gRPC calls its methods one
+// after another and deletes it by OnDone.
+class WorkerHub::Stream : public grpc::ServerBidiReactor<worker::WorkerReport, worker::WorkerOrder> {
+ public:
+  explicit Stream(WorkerHub* hub) : hub_(*hub) { StartRead(&report_); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return End(grpc::Status::OK);
+    grpc::Status status;
+    std::string uid;
+    {
+      std::lock_guard lock(hub_.mutex_);
+      status = Take(report_);
+      if (key_) uid = key_->node_uid;
+    }
+    if (!status.ok()) return End(status);
+    hub_.news_(uid);
+    StartRead(&report_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    std::lock_guard lock(hub_.mutex_);
+    writing_ = false;
+    if (ok) Send();
+  }
+
+  void OnCancel() override { End(grpc::Status::CANCELLED); }
+
+  void OnDone() override {
+    std::string uid;
+    {
+      std::lock_guard lock(hub_.mutex_);
+      if (key_) {
+        uid = key_->node_uid;
+        const auto vm = hub_.vms_.find(*key_);
+        if (vm != hub_.vms_.end() && vm->second.stream == this) {
+          vm->second.stream = nullptr;
+          vm->second.seen.reset();
+        }
+      }
+    }
+    if (!uid.empty()) hub_.news_(uid);
+    delete this;
+  }
+
+  // Sends the VM's order if the worker has another. Requires: the hub's mutex is held.
+  void Send() {
+    const auto& order = hub_.vms_[*key_].order;
+    if (writing_ || ended_ || !order) return;
+    if (google::protobuf::util::MessageDifferencer::Equals(*order, sent_)) return;
+    sent_ = *order;
+    writing_ = true;
+    StartWrite(&sent_);
+  }
+
+  // Ends the connection once. Takes the hub's mutex.
+  void End(const grpc::Status& status) {
+    {
+      std::lock_guard lock(hub_.mutex_);
+      if (std::exchange(ended_, true)) return;
+    }
+    Finish(status);
+  }
+
+ private:
+  // Requires: the hub's mutex is held.
+  grpc::Status Take(const worker::WorkerReport& report) {
+    if (report.has_hello()) return TakeHello(report.hello());
+    if (!key_) return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be Hello"};
+    if (report.has_observed()) hub_.vms_[*key_].seen = report.observed();
+    return grpc::Status::OK;
+  }
+
+  grpc::Status TakeHello(const worker::Hello& hello) {
+    if (hello.protocol_version() < kOldestProtocol || hello.protocol_version() > kNewestProtocol)
+      return {grpc::StatusCode::FAILED_PRECONDITION,
+              fmt::format("worker protocol {} is not spoken here ({} to {})",
+                          hello.protocol_version(), kOldestProtocol, kNewestProtocol)};
+    if (key_) return {grpc::StatusCode::INVALID_ARGUMENT, "Hello came twice"};
+    key_ = VmKey{hello.node_uid(), hello.worker_index()};
+    Vm& vm = hub_.vms_[*key_];
+    // A worker holds its VM's lock, so an older stream is one whose end has not been noticed yet.
+    vm.stream = this;
+    vm.seen.reset();
+    Send();
+    return grpc::Status::OK;
+  }
+
+  WorkerHub& hub_;
+  worker::WorkerReport report_;
+  worker::WorkerOrder sent_;
+  std::optional<VmKey> key_;
+  bool writing_ = false;
+  bool ended_ = false;
+};
+
+WorkerHub::~WorkerHub() {
+  if (!server_) return;
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+}
+
+Status WorkerHub::Start(const std::string& socket) {
+  unlink(socket.c_str());
+  const mode_t before = umask(0077);
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+  umask(before);
+  if (!server_)
+    return FailedPrecondition(
+        "Cannot listen on the workers' socket {} (a path may have at most 107 characters: choose a "
+        "shorter --data-dir).",
+        socket);
+  return {};
+}
+
+void WorkerHub::Order(const VmKey& key, const worker::WorkerOrder& order) {
+  std::lock_guard lock(mutex_);
+  Vm& vm = vms_[key];
+  vm.order = order;
+  if (vm.stream != nullptr) vm.stream->Send();
+}
+
+std::optional<worker::Observed> WorkerHub::Seen(const VmKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto vm = vms_.find(key);
+  return vm == vms_.end() ? std::nullopt : vm->second.seen;
+}
+
+bool WorkerHub::Connected(const VmKey& key) const {
+  std::lock_guard lock(mutex_);
+  const auto vm = vms_.find(key);
+  return vm != vms_.end() && vm->second.stream != nullptr;
+}
+
+void WorkerHub::Forget(const VmKey& key) {
+  std::lock_guard lock(mutex_);
+  const auto vm = vms_.find(key);
+  if (vm == vms_.end()) return;
+  if (vm->second.stream == nullptr)
+    vms_.erase(vm);
+  else
+    vm->second.order.reset();
+}
+
+grpc::ServerBidiReactor<worker::WorkerReport, worker::WorkerOrder>* WorkerHub::Connect(
+    grpc::CallbackServerContext*) {
+  return new Stream(this);
+}
+
+}  // namespace torus::backend

@@ -1,0 +1,57 @@
+#include "service/options.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace torus::service {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string DefaultDataDir() {
+  if (geteuid() == 0) return "/var/lib/torus";
+  if (const char* data = std::getenv("XDG_DATA_HOME")) return fs::path(data) / "torus";
+  const char* home = std::getenv("HOME");
+  return fs::path(home == nullptr ? "." : home) / ".local/share/torus";
+}
+
+// libtpu.so lies beside the program in a build, and in <prefix>/lib/torus once installed; the engine
+// in a folder beside libtpu.so.
+std::string DefaultLibtpu() {
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path built = folder / "libtpu.so";
+  return fs::exists(built, error) ? built : folder.parent_path() / "lib/torus/libtpu.so";
+}
+
+}  // namespace
+
+void AddOptions(CLI::App* app, Options* options) {
+  options->data_dir = DefaultDataDir();
+  options->backend = geteuid() == 0 ? "local" : "fake";
+  options->libtpu = DefaultLibtpu();
+  options->engine = fs::path(options->libtpu).parent_path() / "engine/xla_cpu.so";
+  app->add_option("--listen", options->listen, "loopback address and port; port 0: any free one")
+      ->capture_default_str();
+  app->add_option("--data-dir", options->data_dir, "folder for records, images and VMs")
+      ->capture_default_str();
+  app->add_option("--backend", options->backend,
+                  "local: TPU VMs on this machine (root); fake: nodes without VMs")
+      ->check(CLI::IsMember({"local", "fake"}))
+      ->capture_default_str();
+  app->add_option("--catalogue", options->catalogue,
+                  "TOML file with more zones, offers and runtime versions")
+      ->check(CLI::ExistingFile);
+  app->add_option("--libtpu", options->libtpu, "the libtpu.so that new TPU VMs get")
+      ->capture_default_str();
+  app->add_option("--engine", options->engine, "the PJRT plugin that libtpu.so runs on")
+      ->capture_default_str();
+  app->add_option("--log-level", options->log_level, "what is worth a line on stderr")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->capture_default_str();
+  app->set_config("--config", "", "TOML file with these options, by their long names");
+}
+
+}  // namespace torus::service
