@@ -1,0 +1,258 @@
+#include "worker/agent.h"
+
+#include <spdlog/spdlog.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/fault.h"
+#include "base/file.h"
+
+namespace torus::worker {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kTick = milliseconds(500);    // how soon a dead sandbox is noticed
+constexpr auto kLook = seconds(5);           // between looks at a running sshd
+constexpr int kSilentLooks = 6;              // then the VM is started again
+constexpr auto kSshTime = seconds(30);       // for sshd to come up
+constexpr auto kHealthyAfter = seconds(60);  // of running: failures are forgotten
+
+}  // namespace
+
+Agent::Agent(Sandbox& sandbox, std::function<void(Observed)> report)
+    : sandbox_(sandbox),
+      report_(std::move(report)),
+      metadata_([this](const GuestAttributes& attributes) { SaveAttributes(attributes); }) {}
+
+void Agent::SetOrder(const WorkerOrder& order) {
+  const std::lock_guard lock(mutex_);
+  if (order_ && order.generation() < order_->generation()) return;
+  order_ = order;
+  wake_.notify_all();
+}
+
+bool Agent::Superseded(int64_t generation) {
+  const std::lock_guard lock(mutex_);
+  return order_->generation() != generation;
+}
+
+void Agent::Run() {
+  int64_t seen = -1;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, kTick, [&] { return order_ && order_->generation() != seen; });
+      if (!order_) continue;
+      // A new order is tried at once, whatever the last one's failures.
+      if (order_->generation() != seen) not_before_ = SteadyTime();
+      seen = order_->generation();
+    }
+    if (Step()) return;
+  }
+}
+
+bool Agent::Step() {
+  WorkerOrder order;
+  {
+    const std::lock_guard lock(mutex_);
+    order = *order_;
+  }
+  const auto live = sandbox_.Live();
+  const Action action =
+      Decide({.desired = order.desired(),
+              .ordered = order.generation(),
+              .in_effect = in_effect_,
+              .live = live.has_value(),
+              .refresh_due = next_expiry_ && *next_expiry_ <= std::chrono::system_clock::now(),
+              .now = Clock::now(),
+              .not_before = not_before_});
+  Status status;
+  switch (action) {
+    case Action::kNothing:
+      if (order.desired() == RUN && live) Watch(order);
+      return false;
+    case Action::kStart:
+      status = StartVm(order);
+      break;
+    case Action::kRefresh:
+      status = RefreshVm(order);
+      break;
+    case Action::kStop:
+      Report(PREPARING, "stopping the VM");
+      metadata_.Stop();
+      status = sandbox_.TakeDown(/*gently=*/true);
+      if (status.ok()) {
+        in_effect_ = order.generation();
+        Report(STOPPED, "");
+      }
+      break;
+    case Action::kRemove:
+      status = RemoveVm();
+      if (status.ok()) {
+        in_effect_ = order.generation();
+        Report(DELETED, "");
+        return true;
+      }
+      break;
+  }
+  if (!status.ok()) Fail(order, status);
+  return false;
+}
+
+Status Agent::StartVm(const WorkerOrder& order) {
+  const VmSpec& vm = order.vm();
+  if (in_effect_ == order.generation()) {
+    spdlog::warn("the VM's first process is gone; starting it again");
+    if (Clock::now() - running_since_ < kHealthyAfter)
+      ++failures_;
+    else
+      failures_ = 0;
+    in_effect_ = -1;
+    if (failures_ > 0) {
+      not_before_ = Clock::now() + BackOff(failures_);
+      Report(PREPARING, "the VM has died; starting it again soon");
+      return {};
+    }
+  }
+  Report(PREPARING, "starting the VM");
+  metadata_.Stop();
+  served_pid_ = 0;
+  const auto begin = Clock::now();
+  TORUS_RETURN_IF_ERROR(
+      sandbox_.Start(vm, ReadKeys(vm), [&](int64_t pid) { return Serve(vm, pid); }));
+  spdlog::info("started the VM at {} in {} ms", vm.address(),
+               std::chrono::duration_cast<milliseconds>(Clock::now() - begin).count());
+  FaultPoint("worker.started");
+  return AwaitSsh(order);
+}
+
+Status Agent::RefreshVm(const WorkerOrder& order) {
+  const auto live = sandbox_.Live();
+  if (!live) return Unavailable("the VM's first process is gone");
+  TORUS_RETURN_IF_ERROR(Serve(order.vm(), live->pid));
+  TORUS_RETURN_IF_ERROR(sandbox_.Refresh(order.vm(), ReadKeys(order.vm())));
+  return AwaitSsh(order);
+}
+
+Status Agent::AwaitSsh(const WorkerOrder& order) {
+  const auto deadline = Clock::now() + kSshTime;
+  while (!Sandbox::SshAnswers(order.vm().address(), seconds(1))) {
+    // Stopping must not wait for an sshd that does not come.
+    if (Superseded(order.generation())) return {};
+    if (!sandbox_.Live()) return Unavailable("the VM ended while it started");
+    if (Clock::now() >= deadline)
+      return DeadlineExceeded("sshd did not answer at {} within {} s", order.vm().address(),
+                              kSshTime.count());
+    std::this_thread::sleep_for(milliseconds(3));
+  }
+  in_effect_ = order.generation();
+  silent_looks_ = 0;
+  running_since_ = Clock::now();
+  next_look_ = Clock::now() + kLook;
+  Report(RUNNING, "");
+  return {};
+}
+
+void Agent::Watch(const WorkerOrder& order) {
+  if (Clock::now() < next_look_) return;
+  next_look_ = Clock::now() + kLook;
+  if (Sandbox::SshAnswers(order.vm().address(), kLook)) {
+    silent_looks_ = 0;
+    if (Clock::now() - running_since_ >= kHealthyAfter) failures_ = 0;
+    return;
+  }
+  if (++silent_looks_ < kSilentLooks || Superseded(order.generation())) return;
+  spdlog::warn("sshd has not answered {} times; starting the VM again", silent_looks_);
+  metadata_.Stop();
+  served_pid_ = 0;
+  in_effect_ = -1;
+  Status status = sandbox_.TakeDown(/*gently=*/false);
+  if (status.ok()) status = Unavailable("sshd stopped answering at {}", order.vm().address());
+  Fail(order, status);
+}
+
+Status Agent::RemoveVm() {
+  Report(PREPARING, "deleting the VM");
+  metadata_.Stop();
+  TORUS_RETURN_IF_ERROR(sandbox_.TakeDown(/*gently=*/true));
+  FaultPoint("worker.remove");
+  return sandbox_.RemoveFiles();
+}
+
+Status Agent::Serve(const VmSpec& vm, int64_t pid) {
+  metadata_.SetTree(MetadataTree(vm, sandbox_.LimitsOf(vm).memory));
+  if (served_pid_ == pid) return {};
+  const auto text = ReadFile(sandbox_.paths().disk() + "/guest_attributes.json");
+  GuestAttributes attributes;
+  if (text) {
+    const auto json = nlohmann::json::parse(*text, nullptr, false);
+    if (json.is_object()) {
+      for (const auto& [name, value] : json.items())
+        if (value.is_string()) attributes[name] = value;
+    }
+  }
+  TORUS_ASSIGN_OR_RETURN(const auto keys, sandbox_.HostKeys());
+  for (const auto& [type, key] : keys) attributes["hostkeys/" + type] = key;
+  metadata_.SetGuestAttributes(std::move(attributes));
+  TORUS_RETURN_IF_ERROR(metadata_.Listen(pid));
+  served_pid_ = pid;
+  FaultPoint("worker.metadata");
+  return {};
+}
+
+void Agent::SaveAttributes(const GuestAttributes& attributes) const {
+  const std::string text =
+      nlohmann::json(attributes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const Status status =
+      WriteFile(sandbox_.paths().disk() + "/guest_attributes.json", text, {.mode = 0600});
+  if (!status.ok()) spdlog::warn("guest attributes are not kept: {}", status.ToString());
+}
+
+Accounts Agent::ReadKeys(const VmSpec& vm) {
+  const Metadata node = {vm.metadata().begin(), vm.metadata().end()};
+  const Metadata project = {vm.project_metadata().begin(), vm.project_metadata().end()};
+  Accounts accounts = ReadAccounts(node, project, std::chrono::system_clock::now());
+  next_expiry_ = accounts.next_expiry;
+  if (accounts.skipped != told_) {
+    for (const std::string& line : accounts.skipped) spdlog::warn("left out of ssh-keys: {}", line);
+    told_ = accounts.skipped;
+  }
+  return accounts;
+}
+
+void Agent::Fail(const WorkerOrder& order, const Status& status) {
+  if (Superseded(order.generation())) return;
+  ++failures_;
+  not_before_ = Clock::now() + BackOff(failures_);
+  spdlog::error("{}; trying again in {} ms", status.ToString(), BackOff(failures_).count());
+  Observed observed;
+  observed.set_generation(std::max<int64_t>(in_effect_, 0));
+  observed.set_phase(FAILED);
+  observed.set_error_code(static_cast<int>(status.code()));
+  observed.set_error(status.message());
+  report_(std::move(observed));
+}
+
+void Agent::Report(Phase phase, const std::string& detail) {
+  Observed observed;
+  observed.set_generation(std::max<int64_t>(in_effect_, 0));
+  observed.set_phase(phase);
+  observed.set_detail(detail);
+  if (phase == RUNNING) {
+    if (const auto keys = sandbox_.HostKeys()) {
+      for (const auto& [type, key] : *keys) {
+        GuestAttribute& attribute = *observed.add_guest_attributes();
+        attribute.set_namespace_("hostkeys");
+        attribute.set_key(type);
+        attribute.set_value(key);
+      }
+    }
+  }
+  report_(std::move(observed));
+}
+
+}  // namespace torus::worker

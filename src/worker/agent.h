@@ -1,0 +1,77 @@
+// The worker's control loop: brings one VM into line with the newest order, over and over, and
+// reports what it has observed.
+//
+// Every pass decides afresh (plan.h) from the order and from the world, so a pass that dies half
+// way is simply followed by another. It keeps watch while the VM runs: a sandbox whose first
+// process is gone, or whose sshd has not answered for half a minute, is started again with
+// back-off.
+//
+// Threads: Run is called on one; SetOrder may be called on any.
+#ifndef TORUS_WORKER_AGENT_H_
+#define TORUS_WORKER_AGENT_H_
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "worker/accounts.h"
+#include "worker/metadata_server.h"
+#include "worker/plan.h"
+#include "worker/sandbox.h"
+
+namespace torus::worker {
+
+class Agent {
+ public:
+  // `sandbox` and `report` outlive the agent.
+  Agent(Sandbox& sandbox, std::function<void(Observed)> report);
+
+  // The newest order; an older generation than the present one is passed over.
+  void SetOrder(const WorkerOrder& order);
+
+  // Carries out orders until a VM is deleted. DELETED has been reported when it returns.
+  void Run();
+
+ private:
+  // One pass over the newest order; true when the VM is deleted.
+  bool Step();
+  Status StartVm(const WorkerOrder& order);
+  Status RefreshVm(const WorkerOrder& order);
+  Status RemoveVm();
+  // Waits for sshd, then reports RUNNING.
+  Status AwaitSsh(const WorkerOrder& order);
+  // Whether a running VM still answers; looks every few seconds.
+  void Watch(const WorkerOrder& order);
+  // Serves the spec's metadata in the network of process `pid`, unless that is served already.
+  Status Serve(const VmSpec& vm, int64_t pid);
+  Accounts ReadKeys(const VmSpec& vm);
+  void Fail(const WorkerOrder& order, const Status& status);
+  void Report(Phase phase, const std::string& detail);
+  bool Superseded(int64_t generation);
+  void SaveAttributes(const GuestAttributes& attributes) const;
+
+  Sandbox& sandbox_;
+  const std::function<void(Observed)> report_;
+  MetadataServer metadata_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::optional<WorkerOrder> order_;  // guarded by mutex_
+
+  // The loop's own.
+  int64_t in_effect_ = -1;
+  int failures_ = 0;
+  int silent_looks_ = 0;  // of sshd, in a row
+  int64_t served_pid_ = 0;
+  SteadyTime not_before_{};
+  SteadyTime next_look_{};
+  SteadyTime running_since_{};
+  std::optional<WallTime> next_expiry_;
+  std::vector<std::string> told_;  // skipped key lines that were logged
+};
+
+}  // namespace torus::worker
+
+#endif  // TORUS_WORKER_AGENT_H_

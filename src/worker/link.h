@@ -1,0 +1,56 @@
+// The worker's line to the service: dials its Unix socket for ever, hands on orders, and sends what
+// the worker has observed.
+//
+// A broken stream is dialled again with back-off (20 ms to 1 s); the VM runs on meanwhile. After
+// each dial the newest report is sent again, so the service needs no memory of it.
+//
+// Thread-safe. Threads: two of its own; `on_order` is called on one of them.
+#ifndef TORUS_WORKER_LINK_H_
+#define TORUS_WORKER_LINK_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "worker.pb.h"
+
+namespace torus::worker {
+
+class Link {
+ public:
+  Link(std::string socket, Hello hello, std::function<void(const WorkerOrder&)> on_order);
+  // Sends what is left to send, two seconds at most.
+  ~Link();
+
+  // Replaces the report to send; the newest wins.
+  void Report(Observed observed);
+
+  // Waits until the newest report is on its way; false when `limit` came first.
+  bool Flush(std::chrono::milliseconds limit);
+
+ private:
+  void Run();
+  // One stream, from dialling to its end; whether it had been accepted.
+  bool Talk();
+
+  const std::string socket_;
+  const Hello hello_;
+  const std::function<void(const WorkerOrder&)> on_order_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::optional<Observed> report_;  // guarded by mutex_
+  bool unsent_ = false;             // guarded by mutex_: report_ is to be sent
+  bool stopping_ = false;           // guarded by mutex_
+  bool broken_ = false;             // guarded by mutex_: of the present stream
+  std::thread thread_;
+};
+
+}  // namespace torus::worker
+
+#endif  // TORUS_WORKER_LINK_H_

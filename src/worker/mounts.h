@@ -1,0 +1,56 @@
+// The VM's root file system: the image as a read-only lower layer, its owners shifted into the VM's
+// uid range by an idmapped mount, under the VM's own writable layer.
+//
+// Mounts live in a mount namespace of the worker's own and are cloned from there into the sandbox,
+// so none is ever seen on the host, and none is left when the worker dies. They are put under a
+// "stage", a tmpfs over a standard folder of that namespace, so that a VM's root needs no way
+// through the (private) data folder.
+//
+// Where the kernel or file system lacks idmapped mounts, the image is copied once into
+// <disk>/base with shifted owners: slower and larger, the same afterwards.
+#ifndef TORUS_WORKER_MOUNTS_H_
+#define TORUS_WORKER_MOUNTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace torus::worker {
+
+// Gives the calling process its own view of the host's mounts. REQUIRES: one thread.
+Status EnterPrivateMounts();
+
+struct RootPlan {
+  std::string image_root;  // absolute, never changed
+  std::string disk;        // has or gets upper/ and work/
+  std::string share;
+  std::string tpu;
+  uint32_t uid_base = 0;
+};
+
+// The paths, in this process's namespace, to give to runc.
+struct Stage {
+  std::string folder;
+  std::string root() const { return folder + "/root"; }
+  std::string share() const { return folder + "/share"; }
+  std::string tpu() const { return folder + "/tpu"; }
+};
+
+// Mounts everything; on an error nothing stays mounted. NOT_FOUND when the image is missing,
+// RESOURCE_EXHAUSTED when the disk is full. REQUIRES: EnterPrivateMounts.
+Result<Stage> MountStage(const RootPlan& plan);
+
+// Takes the stage down again; what a sandbox has cloned from it lives on.
+void UnmountStage(const Stage& stage);
+
+namespace internal {
+
+// The first standard folder that none of `paths` lies in.
+Result<std::string> PickStage(const std::vector<std::string>& paths);
+
+}  // namespace internal
+}  // namespace torus::worker
+
+#endif  // TORUS_WORKER_MOUNTS_H_

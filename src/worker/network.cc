@@ -1,0 +1,190 @@
+#include "worker/network.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <sstream>
+#include <thread>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/subprocess.h"
+
+namespace torus::worker {
+namespace {
+
+bool IsIpv4(const std::string& text) {
+  in_addr address;
+  return inet_pton(AF_INET, text.c_str(), &address) == 1;
+}
+
+Status Run(std::vector<std::string> argv, std::string input) {
+  const auto result = RunChecked(argv, {.input = std::move(input)});
+  return result ? Status() : result.error();
+}
+
+// A setting of the host's kernel, written only if it differs.
+Status Set(const std::string& path, const std::string& value) {
+  const auto present = ReadFile(path);
+  if (present && present->starts_with(value)) return {};
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  const bool written = write(fd, value.data(), value.size()) == static_cast<ssize_t>(value.size());
+  const int error = errno;
+  close(fd);
+  return written ? Status() : ErrnoStatus(error, "write", path);
+}
+
+bool IsLoopback(std::string_view address) {
+  return address.starts_with("127.") || address == "::1" || address == "0.0.0.0";
+}
+
+}  // namespace
+
+Status CheckPlan(const NetworkPlan& plan) {
+  if (!IsIpv4(plan.address)) return InvalidArgument("\"{}\" is not an IPv4 address", plan.address);
+  for (const std::string& peer : plan.peers)
+    if (!IsIpv4(peer)) return InvalidArgument("\"{}\" is not an IPv4 address", peer);
+  return {};
+}
+
+std::string MacAddress(std::string_view address) {
+  in_addr parsed{};
+  inet_pton(AF_INET, std::string(address).c_str(), &parsed);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&parsed);
+  return fmt::format("42:01:{:02x}", fmt::join(bytes, bytes + 4, ":"));
+}
+
+std::string HostLinkCommands(const VmPaths& vm, const NetworkPlan& plan) {
+  return fmt::format(
+      "link add {link} mtu {mtu} type veth peer name eth0 mtu {mtu} address {mac} netns {pid}\n"
+      "addr add {gateway}/32 dev {link}\n"
+      "link set {link} up\n"
+      "route replace {address}/32 dev {link} proto static\n",
+      fmt::arg("link", vm.link()), fmt::arg("mtu", plan.mtu), fmt::arg("pid", plan.sandbox_pid),
+      fmt::arg("mac", MacAddress(plan.address)), fmt::arg("gateway", kGateway),
+      fmt::arg("address", plan.address));
+}
+
+std::string VmLinkCommands(const NetworkPlan& plan) {
+  return fmt::format(
+      "link set lo up\n"
+      "addr add {metadata}/32 dev lo\n"
+      "addr add {address}/32 dev eth0\n"
+      "link set eth0 up\n"
+      "route add {gateway}/32 dev eth0\n"
+      "route add default via {gateway} dev eth0\n",
+      fmt::arg("metadata", kMetadataAddress), fmt::arg("address", plan.address),
+      fmt::arg("gateway", kGateway));
+}
+
+std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
+  const std::string peers = plan.peers.empty()
+                                ? ""
+                                : fmt::format("    iifname \"{}\" ip daddr {{ {} }} accept\n",
+                                              vm.link(), fmt::join(plan.peers, ", "));
+  // Removed and made anew in one transaction: a table of before may guard another address.
+  return fmt::format(
+      "add table inet {table}\n"
+      "delete table inet {table}\n"
+      "table inet {table} {{\n"
+      "  chain input {{\n"
+      "    type filter hook input priority -10; policy accept;\n"
+      "    iifname \"{link}\" ip saddr {address} ct state established,related accept\n"
+      "    iifname \"{link}\" drop\n"
+      "  }}\n"
+      "  chain forward {{\n"
+      "    type filter hook forward priority -10; policy accept;\n"
+      "    iifname \"{link}\" meta nfproto != ipv4 drop\n"
+      "    iifname \"{link}\" ip saddr != {address} drop\n"
+      "    iifname \"{link}\" ct state established,related accept\n"
+      "{peers}"
+      "    iifname \"{link}\" ip daddr {{ {range}, 169.254.0.0/16 }} drop\n"
+      "    oifname \"{link}\" meta nfproto != ipv4 drop\n"
+      "  }}\n"
+      "  chain postrouting {{\n"
+      "    type nat hook postrouting priority 100; policy accept;\n"
+      "    ip saddr {address} ip daddr != {range} masquerade\n"
+      "  }}\n"
+      "}}\n",
+      fmt::arg("table", vm.table()), fmt::arg("link", vm.link()), fmt::arg("address", plan.address),
+      fmt::arg("peers", peers), fmt::arg("range", kVmRange));
+}
+
+std::string VmRules() {
+  return fmt::format(
+      "table ip torus {{\n"
+      "  chain output {{\n"
+      "    type nat hook output priority -100; policy accept;\n"
+      "    ip daddr {address} tcp dport 80 dnat to {address}:{port}\n"
+      "  }}\n"
+      "}}\n",
+      fmt::arg("address", kMetadataAddress), fmt::arg("port", kMetadataPort));
+}
+
+Status InNetworkOf(int64_t pid, const std::function<Status()>& function) {
+  Status status;
+  std::thread([&] {
+    const std::string path = fmt::format("/proc/{}/ns/net", pid);
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) status = ErrnoStatus(errno, "enter", path);
+    if (fd >= 0) close(fd);
+    if (status.ok()) status = function();
+  }).join();
+  return status;
+}
+
+Status Plumb(const VmPaths& vm, const NetworkPlan& plan) {
+  TORUS_RETURN_IF_ERROR(CheckPlan(plan));
+  TORUS_RETURN_IF_ERROR(Run({"nft", "-f", "-"}, HostRules(vm, plan)));
+  FaultPoint("worker.rules");
+  TORUS_RETURN_IF_ERROR(Run({"ip", "-batch", "-"}, HostLinkCommands(vm, plan)));
+  FaultPoint("worker.link");
+  TORUS_RETURN_IF_ERROR(InNetworkOf(plan.sandbox_pid, [&]() -> Status {
+    TORUS_RETURN_IF_ERROR(Run({"ip", "-batch", "-"}, VmLinkCommands(plan)));
+    return Run({"nft", "-f", "-"}, VmRules());
+  }));
+  FaultPoint("worker.vm_network");
+  TORUS_RETURN_IF_ERROR(Set("/proc/sys/net/ipv4/ip_forward", "1"));
+  return {};
+}
+
+Status Unplumb(const VmPaths& vm) {
+  const bool has_link = access(("/sys/class/net/" + vm.link()).c_str(), F_OK) == 0;
+  if (has_link) {
+    // Gone with its namespace a moment ago is as good as removed now.
+    const Status removed = Run({"ip", "link", "delete", vm.link()}, "");
+    if (!removed.ok() && access(("/sys/class/net/" + vm.link()).c_str(), F_OK) == 0) return removed;
+  }
+  FaultPoint("worker.unlink");
+  return Run({"nft", "-f", "-"},
+             fmt::format("add table inet {0}\ndelete table inet {0}\n", vm.table()));
+}
+
+std::string UsableResolvers(std::string_view resolv_conf, std::string_view upstream) {
+  const auto read = [](std::string_view text) {
+    std::string usable;
+    std::istringstream stream{std::string(text)};
+    for (std::string line; std::getline(stream, line);) {
+      std::istringstream words(line);
+      std::string name, value;
+      words >> name >> value;
+      // The VM has no IPv6.
+      if (name == "nameserver" && (IsLoopback(value) || value.find(':') != std::string::npos))
+        continue;
+      if (name == "nameserver" || name == "search" || name == "options") usable += line + "\n";
+    }
+    return usable;
+  };
+
+  std::string usable = read(resolv_conf);
+  if (usable.find("nameserver") == std::string::npos) usable = read(upstream);
+  return usable;
+}
+
+}  // namespace torus::worker

@@ -1,0 +1,62 @@
+#include "worker/network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace torus::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const VmPaths kVm("/data/vms/u/0", "u", 0);
+const NetworkPlan kPlan{.address = "10.128.0.9", .mtu = 1400, .sandbox_pid = 42};
+
+TEST(VmPaths, NamesFitAndDiffer) {
+  EXPECT_LE(kVm.link().size(), 15u);
+  EXPECT_NE(kVm.link(), VmPaths("", "u", 1).link());
+  EXPECT_NE(kVm.link(), VmPaths("", "v", 0).link());
+  EXPECT_EQ(kVm.link(), VmPaths("/elsewhere", "u", 0).link());
+}
+
+TEST(Network, MakesAddressesAsComputeEngineDoes) {
+  EXPECT_EQ(MacAddress("10.128.0.9"), "42:01:0a:80:00:09");
+}
+
+TEST(Network, LinksPointToPoint) {
+  EXPECT_THAT(HostLinkCommands(kVm, kPlan),
+              HasSubstr(fmt::format("route replace 10.128.0.9/32 dev {}", kVm.link())));
+  EXPECT_THAT(HostLinkCommands(kVm, kPlan), HasSubstr("mtu 1400 type veth peer name eth0"));
+  EXPECT_THAT(VmLinkCommands(kPlan), HasSubstr("addr add 169.254.169.254/32 dev lo"));
+  EXPECT_THAT(VmLinkCommands(kPlan), HasSubstr("default via 10.128.0.1"));
+}
+
+TEST(Network, RulesNameOnlyThisVm) {
+  const std::string rules = HostRules(kVm, kPlan);
+  EXPECT_THAT(rules, HasSubstr("ip saddr != 10.128.0.9 drop"));
+  EXPECT_THAT(rules, HasSubstr("ip daddr { 10.128.0.0/16, 169.254.0.0/16 } drop"));
+  EXPECT_THAT(rules, HasSubstr(fmt::format("iifname \"{}\" drop", kVm.link())));
+  EXPECT_THAT(rules, HasSubstr("masquerade"));
+  NetworkPlan slice = kPlan;
+  slice.peers = {"10.128.0.10", "10.128.0.11"};
+  EXPECT_THAT(rules, Not(HasSubstr("10.128.0.10")));
+  EXPECT_THAT(HostRules(kVm, slice), HasSubstr("ip daddr { 10.128.0.10, 10.128.0.11 } accept"));
+}
+
+TEST(Network, AnAddressCannotBeARule) {
+  EXPECT_TRUE(CheckPlan(kPlan).ok());
+  EXPECT_EQ(CheckPlan({.address = "10.0.0.1 accept"}).code(), Code::kInvalidArgument);
+  EXPECT_EQ(CheckPlan({.address = "10.0.0.1", .peers = {"fe80::1"}}).code(),
+            Code::kInvalidArgument);
+}
+
+TEST(Network, LoopbackResolversGiveWayToTheirUpstream) {
+  EXPECT_EQ(UsableResolvers("# x\nnameserver 10.1.1.1\nsearch lan\n", "nameserver 8.8.4.4\n"),
+            "nameserver 10.1.1.1\nsearch lan\n");
+  EXPECT_EQ(UsableResolvers("nameserver 127.0.0.53\noptions edns0\n",
+                            "nameserver fe80::1\nnameserver 10.2.2.2\n"),
+            "nameserver 10.2.2.2\n");
+}
+
+}  // namespace
+}  // namespace torus::worker

@@ -1,0 +1,45 @@
+#include "worker/pinned_build.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "base/fault.h"
+#include "base/file.h"
+
+namespace torus::worker {
+namespace {
+
+// A link when the file may be read by all (the VM's users are strangers to it), else a copy.
+Status Pin(const std::string& source, const std::string& target) {
+  struct stat info;
+  if (access(target.c_str(), F_OK) == 0) return {};
+  if (stat(source.c_str(), &info) != 0) return ErrnoStatus(errno, "find", source);
+  const std::string making = target + ".making";
+  unlink(making.c_str());
+  const bool linked =
+      (info.st_mode & 0444) == 0444 &&
+      linkat(AT_FDCWD, source.c_str(), AT_FDCWD, making.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  if (!linked) {
+    std::error_code error;
+    std::filesystem::copy_file(source, making, error);
+    if (error) return ErrnoStatus(error.value(), "copy", source);
+    if (chmod(making.c_str(), 0755) != 0) return ErrnoStatus(errno, "set the mode of", making);
+  }
+  FaultPoint("worker.pin");
+  if (rename(making.c_str(), target.c_str()) != 0) return ErrnoStatus(errno, "rename", making);
+  return {};
+}
+
+}  // namespace
+
+Status PinBuild(const std::string& folder, const std::string& libtpu, const std::string& engine) {
+  TORUS_RETURN_IF_ERROR(MakeFolders(folder + "/engine", 0755));
+  TORUS_RETURN_IF_ERROR(Pin(libtpu, folder + "/libtpu.so"));
+  return Pin(engine, folder + "/engine/xla_cpu.so");
+}
+
+}  // namespace torus::worker

@@ -1,0 +1,329 @@
+#include "worker/sandbox.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/subprocess.h"
+#include "worker/cgroups.h"
+#include "worker/guest_files.h"
+#include "worker/host_keys.h"
+#include "worker/mounts.h"
+#include "worker/network.h"
+#include "worker/oci_config.h"
+#include "worker/pinned_build.h"
+
+namespace torus::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kRuncTime = seconds(30);
+constexpr auto kGentleTime = seconds(5);
+constexpr auto kShutdownScriptTime = seconds(65);
+
+std::string BootId() {
+  const auto id = ReadFile("/proc/sys/kernel/random/boot_id");
+  return id ? *id : std::string();
+}
+
+// A number of a JSON file; 0 when there is none.
+int64_t Number(const Json& json, const char* name) {
+  const auto found = json.is_object() ? json.find(name) : json.end();
+  return found != json.end() && found->is_number() ? found->get<int64_t>() : 0;
+}
+
+Json ReadJson(const std::string& path) {
+  const auto text = ReadFile(path);
+  return text ? Json::parse(*text, nullptr, false) : Json();
+}
+
+// Reaps it should it be ours (the worker is the subreaper of what runc leaves).
+bool IsGone(const ProcessIdentity& process) {
+  waitpid(static_cast<pid_t>(process.pid), nullptr, WNOHANG);
+  return !IsAlive(process);
+}
+
+bool WaitGone(const ProcessIdentity& process, milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  while (!IsGone(process)) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return true;
+}
+
+// Kills the runc processes that a dead worker left: those that were given this state folder.
+void KillOrphanedRunc(const std::string& state_folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    if (name.empty() || name[0] < '0' || name[0] > '9') continue;
+    const auto command = ReadFile(entry.path() / "cmdline");
+    if (!command || !command->starts_with(std::string_view("runc\0--root\0", 12))) continue;
+    if (command->substr(12).starts_with(state_folder + '\0'))
+      kill(static_cast<pid_t>(std::stol(name)), SIGKILL);
+  }
+}
+
+// The last error that runc logged, as it says it.
+std::string RuncError(const std::string& log) {
+  const auto text = ReadFile(log);
+  std::string message;
+  if (!text) return message;
+  for (size_t begin = 0; begin < text->size();) {
+    const size_t end = std::min(text->find('\n', begin), text->size());
+    const Json line = Json::parse(text->substr(begin, end - begin), nullptr, false);
+    if (line.is_object() && line.value("level", "") == "error") message = line.value("msg", "");
+    begin = end + 1;
+  }
+  return message;
+}
+
+// Owns a descriptor.
+struct Fd {
+  explicit Fd(int number) : fd(number) {}
+  Fd(const Fd&) = delete;
+  ~Fd() {
+    if (fd >= 0) close(fd);
+  }
+  const int fd;
+};
+
+bool WaitFor(int fd, short events, Clock::time_point deadline) {
+  pollfd poll_fd{fd, events, 0};
+  const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+  return left > 0 && poll(&poll_fd, 1, static_cast<int>(left)) == 1;
+}
+
+}  // namespace
+
+Sandbox::Sandbox(VmPaths paths) : paths_(std::move(paths)), host_(ReadHostSize()) {}
+
+Limits Sandbox::LimitsOf(const VmSpec& vm) const {
+  return ResolveLimits(host_, vm.memory_limit_bytes(), vm.cpu_limit_millicores(),
+                       vm.process_limit());
+}
+
+std::optional<ProcessIdentity> Sandbox::Live() const {
+  const Json file = ReadJson(paths_.sandbox_file());
+  if (!file.is_object() || file.value("boot_id", "") != BootId()) return std::nullopt;
+  const ProcessIdentity init{Number(file, "pid"),
+                             static_cast<uint64_t>(Number(file, "start_ticks"))};
+  if (init.pid <= 0 || IsGone(init)) return std::nullopt;
+  return init;
+}
+
+std::optional<ProcessIdentity> Sandbox::Init() const {
+  const Json state =
+      ReadJson(fmt::format("{}/{}/state.json", paths_.runc_root(), paths_.container()));
+  const ProcessIdentity init{Number(state, "init_process_pid"),
+                             static_cast<uint64_t>(Number(state, "init_process_start"))};
+  if (init.pid <= 0 || !IsAlive(init)) return std::nullopt;
+  return init;
+}
+
+Result<std::map<std::string, std::string>> Sandbox::HostKeys() const {
+  return PublicHostKeys(paths_.host_keys());
+}
+
+Status Sandbox::Runc(std::vector<std::string> arguments, milliseconds timeout) const {
+  const std::string log = paths_.log() + "/runc.log";
+  unlink(log.c_str());
+  std::vector<std::string> argv = {"runc",         "--root", paths_.runc_root(), "--log", log,
+                                   "--log-format", "json"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  // What runc leaves running has its output: nothing of the host's may reach the VM that way.
+  const auto result = RunSubprocess(argv, {.timeout = timeout, .capture = false});
+  if (!result) {
+    if (result.error().code() != Code::kNotFound) return result.error();
+    return FailedPrecondition("runc is not installed; install it: apt-get install runc");
+  }
+  if (result->exit_code == 0) return {};
+  return Internal("runc {} failed with exit code {}: {}", arguments[0], result->exit_code,
+                  RuncError(log));
+}
+
+Status Sandbox::PrepareFiles(const VmSpec& vm, const Accounts& accounts) {
+  for (const std::string& folder : {paths_.disk(), paths_.run(), paths_.log()})
+    TORUS_RETURN_IF_ERROR(MakeFolders(folder, 0700));
+  TORUS_RETURN_IF_ERROR(PinBuild(paths_.tpu(), vm.libtpu_path(), vm.engine_path()));
+  TORUS_RETURN_IF_ERROR(EnsureHostKeys(paths_.host_keys(), vm.host_name()));
+  const auto resolvers = ReadFile("/etc/resolv.conf");
+  const auto upstream = ReadFile("/run/systemd/resolve/resolv.conf");
+  const std::string usable =
+      UsableResolvers(resolvers ? *resolvers : "", upstream ? *upstream : "");
+  if (usable.find("nameserver") == std::string::npos)
+    spdlog::warn("/etc/resolv.conf names no resolver that a VM can reach");
+  TORUS_RETURN_IF_ERROR(WriteGuestFiles(
+      paths_.share(), GuestFiles(vm, accounts, LimitsOf(vm).memory, usable), vm.uid_base()));
+  return CopyHostKeys(paths_.host_keys(), paths_.share() + "/hostkeys", vm.uid_base());
+}
+
+Status Sandbox::Create(const VmSpec& vm) {
+  TORUS_ASSIGN_OR_RETURN(const Stage stage, MountStage({.image_root = vm.image_root(),
+                                                        .disk = paths_.disk(),
+                                                        .share = paths_.share(),
+                                                        .tpu = paths_.tpu(),
+                                                        .uid_base = vm.uid_base()}));
+  const Json config = OciConfig({.host_name = vm.host_name(),
+                                 .root = stage.root(),
+                                 .share = stage.share(),
+                                 .tpu = stage.tpu(),
+                                 .cgroup = paths_.cgroup(),
+                                 .uid_base = vm.uid_base(),
+                                 .limits = LimitsOf(vm),
+                                 .has_ipv6 = host_.has_ipv6});
+  Status status = MakeFolders(paths_.bundle(), 0700);
+  if (status.ok()) status = WriteFile(paths_.bundle() + "/config.json", config.dump(1));
+  FaultPoint("worker.config");
+  if (status.ok())
+    status = Runc({"create", "--bundle", paths_.bundle(), "--pid-file", paths_.run() + "/init.pid",
+                   paths_.container()},
+                  kRuncTime);
+  UnmountStage(stage);
+  FaultPoint("worker.create");
+  return status;
+}
+
+Status Sandbox::Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>& plumbed) {
+  const auto init = Init();
+  if (!init) return Internal("the sandbox's first process is gone before it was started");
+  NetworkPlan plan{.address = vm.address(), .mtu = host_.mtu, .sandbox_pid = init->pid};
+  for (const std::string& peer : vm.worker_addresses())
+    if (peer != vm.address()) plan.peers.push_back(peer);
+  TORUS_RETURN_IF_ERROR(Plumb(paths_, plan));
+  TORUS_RETURN_IF_ERROR(plumbed(init->pid));
+  FaultPoint("worker.plumbed");
+  TORUS_RETURN_IF_ERROR(Runc({"start", paths_.container()}, kRuncTime));
+  FaultPoint("worker.start");
+  const Json file = {{"pid", init->pid}, {"start_ticks", init->start_ticks}, {"boot_id", BootId()}};
+  return WriteFile(paths_.sandbox_file(), file.dump(), {.mode = 0600});
+}
+
+Status Sandbox::Start(const VmSpec& vm, const Accounts& accounts,
+                      const std::function<Status(int64_t pid)>& plumbed) {
+  if (vm.uid_base() == 0)
+    return InvalidArgument("the VM has no uid range of its own; its root would be the host's");
+  TORUS_RETURN_IF_ERROR(CheckPlan({.address = vm.address()}));
+  TORUS_RETURN_IF_ERROR(TakeDown(/*gently=*/false));
+  TORUS_RETURN_IF_ERROR(PrepareFiles(vm, accounts));
+  FaultPoint("worker.files");
+  Status status = Create(vm);
+  if (status.ok()) status = Boot(vm, plumbed);
+  if (status.ok()) return {};
+  if (const Status down = TakeDown(/*gently=*/false); !down.ok())
+    spdlog::error("taking down a sandbox that failed to start: {}", down.ToString());
+  return status;
+}
+
+Status Sandbox::Refresh(const VmSpec& vm, const Accounts& accounts) {
+  TORUS_RETURN_IF_ERROR(PrepareFiles(vm, accounts));
+  FaultPoint("worker.refresh_files");
+  const auto result = RunSubprocess({"runc", "--root", paths_.runc_root(), "exec",
+                                     paths_.container(), "/bin/sh", "/run/torus/accounts"},
+                                    {.timeout = seconds(20)});
+  FaultPoint("worker.refresh");
+  if (!result) return result.error();
+  // What the VM's owner did to useradd and its files is no failure of the order.
+  if (result->exit_code != 0)
+    spdlog::warn("making users in the VM ended with exit code {}", result->exit_code);
+  return {};
+}
+
+void Sandbox::StopGently(const ProcessIdentity& init) const {
+  std::error_code error;
+  const bool has_script = fs::exists(paths_.share() + "/shutdown-script", error);
+  // A number that has meanwhile gone to another process must not be hit.
+  const Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, init.pid, 0)));
+  if (pidfd.fd < 0 || !IsAlive(init)) return;
+  syscall(SYS_pidfd_send_signal, pidfd.fd, SIGTERM, nullptr, 0);
+  WaitGone(init, has_script ? kShutdownScriptTime : kGentleTime);
+}
+
+Status Sandbox::KillProcesses() {
+  KillOrphanedRunc(paths_.runc_root());
+  for (const auto& init : {Live(), Init()}) {
+    if (!init || !IsAlive(*init)) continue;
+    kill(static_cast<pid_t>(init->pid), SIGKILL);
+    if (!WaitGone(*init, seconds(10)))
+      return DeadlineExceeded("the sandbox's first process {} does not die", init->pid);
+  }
+  FaultPoint("worker.killed");
+  std::error_code error;
+  if (fs::exists(fmt::format("{}/{}/state.json", paths_.runc_root(), paths_.container()), error)) {
+    // Best effort: what matters of it is done again below, and the state folder is removed.
+    if (const Status status = Runc({"delete", "-f", paths_.container()}, kRuncTime); !status.ok())
+      spdlog::warn("{}", status.message());
+  }
+  FaultPoint("worker.deleted");
+  return RemoveCgroups(paths_.cgroup());
+}
+
+Status Sandbox::TakeDown(bool gently) {
+  if (const auto init = Live(); init && gently) StopGently(*init);
+  TORUS_RETURN_IF_ERROR(KillProcesses());
+  FaultPoint("worker.cgroups");
+  TORUS_RETURN_IF_ERROR(Unplumb(paths_));
+  FaultPoint("worker.unplumbed");
+  for (const std::string& path : {paths_.runc_root(), paths_.bundle(), paths_.run() + "/init.pid",
+                                  paths_.share(), paths_.sandbox_file()})
+    TORUS_RETURN_IF_ERROR(RemoveTree(path));
+  FaultPoint("worker.down");
+  return {};
+}
+
+Status Sandbox::RemoveFiles() {
+  TORUS_RETURN_IF_ERROR(RemoveTree(paths_.disk()));
+  FaultPoint("worker.disk_removed");
+  TORUS_RETURN_IF_ERROR(RemoveTree(paths_.dir));
+  FaultPoint("worker.folder_removed");
+  const std::string parent = fs::path(paths_.dir).parent_path();
+  if (rmdir(parent.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT)
+    return ErrnoStatus(errno, "remove", parent);
+  return {};
+}
+
+bool Sandbox::SshAnswers(const std::string& address, milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  const Fd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(22);
+  inet_pton(AF_INET, address.c_str(), &name.sin_addr);
+  if (connect(socket_fd.fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0) {
+    int error = 0;
+    socklen_t size = sizeof(error);
+    if (errno != EINPROGRESS || !WaitFor(socket_fd.fd, POLLOUT, deadline)) return false;
+    if (getsockopt(socket_fd.fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
+      return false;
+  }
+  char greeting[4];
+  size_t got = 0;
+  while (got < sizeof(greeting) && WaitFor(socket_fd.fd, POLLIN, deadline)) {
+    const ssize_t n = recv(socket_fd.fd, greeting + got, sizeof(greeting) - got, 0);
+    if (n <= 0) return false;
+    got += static_cast<size_t>(n);
+  }
+  return got == sizeof(greeting) && std::string_view(greeting, 4) == "SSH-";
+}
+
+}  // namespace torus::worker

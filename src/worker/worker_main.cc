@@ -1,0 +1,173 @@
+#include "worker/worker_main.h"
+
+#include <fcntl.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "worker/agent.h"
+#include "worker/link.h"
+#include "worker/mounts.h"
+
+namespace torus::worker {
+namespace {
+
+constexpr int kProtocolVersion = 1;
+constexpr off_t kMaxLog = 4 << 20;
+#ifndef TORUS_BUILD
+#define TORUS_BUILD "unknown"
+#endif
+
+struct Options {
+  std::string socket, dir, node_uid;
+  int index = 0;
+  bool detach = false, purge = false;
+};
+
+int Parse(int argc, char** argv, Options& options) {
+  CLI::App app("the agent of one TPU VM; started by `torus serve`", "torus worker");
+  app.add_option("--socket", options.socket, "the service's Unix socket");
+  app.add_option("--dir", options.dir, "the VM's folder")->required();
+  app.add_option("--node-uid", options.node_uid, "the node's uid")->required();
+  app.add_option("--index", options.index, "the host's index in the slice")->required();
+  app.add_flag("--detach", options.detach, "return when the agent runs on its own");
+  app.add_flag("--purge", options.purge, "take down and remove the VM, and return");
+  try {
+    // CLI11 takes the arguments in reverse order.
+    std::vector<std::string> arguments(argv, argv + argc);
+    std::ranges::reverse(arguments);
+    app.parse(std::move(arguments));
+    if (options.socket.empty() && !options.purge) throw CLI::RequiredError("--socket");
+    if (!options.dir.starts_with('/')) throw CLI::ValidationError("--dir", "is not absolute");
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return -1;
+}
+
+// Output to FOLDER/log/worker.log; the one before is kept when it has grown long.
+Status RedirectOutput(const std::string& dir) {
+  TORUS_RETURN_IF_ERROR(MakeFolders(dir + "/log", 0700));
+  const std::string path = dir + "/log/worker.log";
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && info.st_size > kMaxLog)
+    rename(path.c_str(), (path + ".1").c_str());
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (log < 0 || null < 0) return ErrnoStatus(errno, "open", path);
+  dup2(null, 0);
+  dup2(log, 1);
+  dup2(log, 2);
+  close(null);
+  close(log);
+  return {};
+}
+
+// Goes on in a process of its own session; the caller's process ends with exit code 0.
+Status Detach(const std::string& dir) {
+  TORUS_RETURN_IF_ERROR(RedirectOutput(dir));
+  const pid_t child = fork();
+  if (child < 0) return ErrnoStatus(errno, "fork", "the worker");
+  if (child > 0) _exit(0);
+  setsid();
+  if (chdir("/") != 0) return ErrnoStatus(errno, "enter", "/");
+  return {};
+}
+
+// Takes the VM's lock, held until the process ends, and says who holds it. False: another has it.
+Result<bool> BecomeTheWorker(const std::string& dir, const ProcessIdentity& self) {
+  TORUS_RETURN_IF_ERROR(MakeFolders(dir, 0700));
+  TORUS_RETURN_IF_ERROR(MakeFolders(dir + "/run", 0700));
+  const std::string path = dir + "/run/lock";
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return Error(ErrnoStatus(errno, "open", path));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) return false;
+  FaultPoint("worker.lock");
+  TORUS_RETURN_IF_ERROR(WriteFile(dir + "/run/worker.pid", FormatIdentity(self)));
+  FaultPoint("worker.pid");
+  return true;
+}
+
+Status PrepareProcess() {
+  if (geteuid() != 0)
+    return FailedPrecondition("a TPU VM needs root; without it use torus serve --backend=fake");
+  std::signal(SIGPIPE, SIG_IGN);
+  // A service's ^C is not the VM's.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  prctl(PR_SET_NAME, "torus-worker");
+  // The sandbox's first process comes to us when runc ends, not to a distant init.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  umask(022);
+  return EnterPrivateMounts();
+}
+
+Status Purge(Sandbox& sandbox) {
+  TORUS_RETURN_IF_ERROR(sandbox.TakeDown(/*gently=*/false));
+  return sandbox.RemoveFiles();
+}
+
+void Serve(const Options& options, const ProcessIdentity& self, Sandbox& sandbox) {
+  Hello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_build(TORUS_BUILD);
+  hello.set_node_uid(options.node_uid);
+  hello.set_worker_index(options.index);
+  hello.set_pid(self.pid);
+  hello.set_start_time_ticks(self.start_ticks);
+  Link* line = nullptr;
+  Agent agent(sandbox, [&line](Observed observed) { line->Report(std::move(observed)); });
+  Link link(options.socket, hello, [&agent](const WorkerOrder& order) { agent.SetOrder(order); });
+  line = &link;
+  agent.Run();
+  // The service may be away: it finds the folder gone when it is back.
+  link.Flush(std::chrono::seconds(10));
+}
+
+Status Work(const Options& options) {
+  if (options.detach) TORUS_RETURN_IF_ERROR(Detach(options.dir));
+  const auto self = IdentifyProcess(getpid());
+  if (!self) return Internal("cannot read /proc/self/stat");
+  auto logger =
+      std::make_shared<spdlog::logger>("worker", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(logger);
+  TORUS_RETURN_IF_ERROR(PrepareProcess());
+  TORUS_ASSIGN_OR_RETURN(const bool first, BecomeTheWorker(options.dir, *self));
+  if (!first) {
+    if (options.purge) return FailedPrecondition("{} has a living worker", options.dir);
+    spdlog::info("this VM has a worker already");
+    return {};
+  }
+  Sandbox sandbox(VmPaths(options.dir, options.node_uid, options.index));
+  if (options.purge) return Purge(sandbox);
+  spdlog::info("worker {} of node {} is process {}", options.index, options.node_uid, self->pid);
+  Serve(options, *self, sandbox);
+  spdlog::info("the VM is deleted");
+  return {};
+}
+
+}  // namespace
+
+int WorkerMain(int argc, char** argv) {
+  Options options;
+  if (const int code = Parse(argc, argv, options); code >= 0) return code;
+  const Status status = Work(options);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "torus worker: %s\n", status.ToString().c_str());
+  return 1;
+}
+
+}  // namespace torus::worker

@@ -1,0 +1,298 @@
+// A TPU VM's life, from create to delete, on this machine.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/file.h"
+#include "vm_fixture.h"
+#include "worker/worker_main.h"
+
+namespace torus::worker {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+ProcessIdentity InitOf(const VmPaths& paths) {
+  const auto text = ReadFile(paths.sandbox_file());
+  const auto json = nlohmann::json::parse(text ? *text : "{}");
+  return {json.value("pid", int64_t{0}), json.value("start_ticks", uint64_t{0})};
+}
+
+TEST_F(VmTest, LivesFromCreateToDelete) {
+  const auto begin = Clock::now();
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  std::printf("create to sshd answering: %.3f s\n", duration<double>(Clock::now() - begin).count());
+
+  EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
+  EXPECT_EQ(Ssh("ann", "sudo whoami").output, "root");
+  EXPECT_EQ(Ssh("ann", "hostname").output, "t1v-n-test-w-0");
+  EXPECT_EQ(Ssh("bob", "whoami").exit_code, 255);
+
+  // New keys and users are in effect when the generation is reported; old ones are not.
+  VmSpec vm = Spec();
+  const std::string bobs = MakeKey("bob");
+  (*vm.mutable_metadata())["ssh-keys"] = "bob:" + PublicKey(bobs);
+  const auto update = Clock::now();
+  Order(RUN, vm);
+  ASSERT_TRUE(service_->Await(RUNNING, generation_));
+  std::printf("new key in effect: %.3f s\n", duration<double>(Clock::now() - update).count());
+  EXPECT_EQ(Ssh("bob", "sudo whoami", bobs).output, "root");
+  EXPECT_EQ(Ssh("ann", "whoami").exit_code, 255);
+
+  // The disk outlives stop and start; the host keys do too.
+  ASSERT_EQ(Ssh("bob", "echo kept > ~/file; sudo touch /opt/mine", bobs).exit_code, 0);
+  const auto before = service_->Await(RUNNING, generation_);
+  Order(STOP);
+  ASSERT_TRUE(service_->Await(STOPPED, generation_));
+  EXPECT_THAT(Remains(*paths_), testing::ElementsAre(paths_->dir, "its parent"));
+  Order(RUN, vm);
+  const auto after = service_->Await(RUNNING, generation_);
+  ASSERT_TRUE(before && after);
+  EXPECT_EQ(Ssh("bob", "cat ~/file; ls /opt/mine", bobs).output, "kept\n/opt/mine");
+  ASSERT_EQ(after->guest_attributes_size(), 2);
+  EXPECT_EQ(after->guest_attributes(0).value(), before->guest_attributes(0).value());
+
+  const auto worker = workers_->Find(uid_, 0);
+  Order(DELETE);
+  ASSERT_TRUE(service_->Await(DELETED, generation_));
+  for (int i = 0; i < 500 && worker && IsAlive(*worker); ++i)
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_FALSE(worker && IsAlive(*worker));
+  EXPECT_THAT(Remains(*paths_), IsEmpty());
+}
+
+TEST_F(VmTest, AWorkerThatWasKilledIsFollowedByOneThatAdopts) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const ProcessIdentity init = InitOf(*paths_);
+  ASSERT_TRUE(IsAlive(init));
+  ASSERT_NO_FATAL_FAILURE(KillWorker());
+  EXPECT_TRUE(IsAlive(init)) << "the VM lives without its worker";
+  EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  EXPECT_EQ(InitOf(*paths_), init) << "adopted, not started again";
+  EXPECT_EQ(Ssh("ann",
+                "curl -sf -H 'Metadata-Flavor: Google' "
+                "http://metadata.google.internal/computeMetadata/v1/project/project-id")
+                .output,
+            "my-project");
+}
+
+TEST_F(VmTest, TheServiceMayGoAndComeBack) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const ProcessIdentity init = InitOf(*paths_);
+  service_->Stop();
+  EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
+  service_->Start();
+  Order(RUN, Spec());
+  EXPECT_TRUE(service_->Await(RUNNING, generation_));
+  EXPECT_EQ(InitOf(*paths_), init);
+  EXPECT_GE(service_->hellos(), 2);
+}
+
+TEST_F(VmTest, ASandboxThatDiesIsStartedAgain) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const ProcessIdentity init = InitOf(*paths_);
+  kill(static_cast<pid_t>(init.pid), SIGKILL);
+  ASSERT_TRUE(service_->Await([](const Observed& o) { return o.phase() != RUNNING; }));
+  ASSERT_TRUE(service_->Await(RUNNING, generation_));
+  EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
+}
+
+TEST_F(VmTest, KilledAtEveryStepItEndsWellAllTheSame) {
+  for (const char* point :
+       {"worker.lock", "worker.pid", "worker.pin", "worker.host_key", "worker.guest_files",
+        "worker.files", "worker.mount_lower", "worker.mount_root", "worker.config", "worker.create",
+        "worker.rules", "worker.link", "worker.vm_network", "worker.metadata", "worker.plumbed",
+        "worker.start", "worker.started"}) {
+    SCOPED_TRACE(point);
+    setenv("TORUS_FAULT", point, 1);
+    Order(RUN, Spec());
+    ASSERT_TRUE(workers_->Start(uid_, 0).ok());
+    unsetenv("TORUS_FAULT");
+    for (int i = 0; i < 1000; ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+      if (i > 5 && !workers_->Find(uid_, 0)) break;
+    }
+    ASSERT_FALSE(workers_->Find(uid_, 0)) << "the point was not reached";
+    ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+    EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
+    Order(DELETE);
+    ASSERT_TRUE(service_->Await(DELETED, generation_));
+    EXPECT_THAT(Remains(*paths_), IsEmpty());
+  }
+}
+
+TEST_F(VmTest, KilledWhileItIsDeletedNothingIsLeft) {
+  for (const char* point :
+       {"worker.killed", "worker.deleted", "worker.cgroups", "worker.unlink", "worker.unplumbed",
+        "worker.down", "worker.remove", "worker.disk_removed", "worker.folder_removed"}) {
+    SCOPED_TRACE(point);
+    ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+    ASSERT_NO_FATAL_FAILURE(KillWorker());
+    setenv("TORUS_FAULT", point, 1);
+    Order(DELETE);
+    ASSERT_TRUE(workers_->Start(uid_, 0).ok());
+    unsetenv("TORUS_FAULT");
+    for (int i = 0; i < 1000; ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+      if (i > 5 && !workers_->Find(uid_, 0)) break;
+    }
+    ASSERT_TRUE(workers_->RemoveLeftovers(uid_, 0).ok());
+    EXPECT_THAT(Remains(*paths_), IsEmpty());
+  }
+}
+
+TEST_F(VmTest, FindsItsTpuHoweverAProgramIsStarted) {
+  VmSpec vm = Spec();
+  (*vm.mutable_metadata())["startup-script"] = "#! /bin/bash\nenv; echo from the start";
+  ASSERT_NO_FATAL_FAILURE(RunVm(vm));
+  const std::string path = "TPU_LIBRARY_PATH=/opt/torus/libtpu.so";
+  for (const char* command : {"env", "bash -lc env", "sudo env", "sudo -i env", "bash -ic env"})
+    EXPECT_THAT(Ssh("ann", command).output, HasSubstr(path)) << command;
+  EXPECT_EQ(Ssh("ann", "cat $TPU_LIBRARY_PATH /usr/lib/libtpu.so $TORUS_ENGINE").output,
+            "libtpulibtpuengine");
+  EXPECT_THAT(Ssh("ann", "echo $PATH").output, HasSubstr("/home/ann/.local/bin"));
+  EXPECT_THAT(Ssh("ann", "cat /run/torus/slice").output, HasSubstr("ACCELERATOR_TYPE: 'v2-8'"));
+  const auto log = Ssh("ann", "sleep 1; cat /var/log/startup-script.log").output;
+  EXPECT_THAT(log, HasSubstr(path));
+  EXPECT_THAT(log, HasSubstr("from the start"));
+  EXPECT_THAT(log, HasSubstr("ends with exit status 0"));
+}
+
+TEST_F(VmTest, ServesMetadata) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const auto get = [&](const std::string& path) {
+    return Ssh("ann", "curl -s -H 'Metadata-Flavor: Google' http://169.254.169.254" + path).output;
+  };
+  EXPECT_EQ(get("/computeMetadata/v1/instance/attributes/accelerator-type"), "v2-8");
+  EXPECT_THAT(get("/computeMetadata/v1/instance/attributes/tpu-env"), HasSubstr("v2-8"));
+  EXPECT_THAT(get("/computeMetadata/v1/instance/service-accounts/default/token"),
+              HasSubstr("access_token"));
+  EXPECT_EQ(Ssh("ann",
+                "curl -s -o /dev/null -w '%{http_code}' "
+                "http://metadata.google.internal/computeMetadata/v1/instance/id")
+                .output,
+            "403");
+  // Port 80 is the user's own.
+  EXPECT_EQ(Ssh("ann", "sudo timeout 1 python3 -m http.server 80 >/dev/null 2>&1; echo $?").output,
+            "124");
+}
+
+TEST_F(VmTest, PipInstallsAsTheTutorialsTypeIt) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  if (Ssh("ann", "curl -sf -o /dev/null https://pypi.org/simple/six/").exit_code != 0)
+    GTEST_SKIP() << "the package index cannot be reached from here";
+  const auto pip = Ssh("ann",
+                       "pip install --upgrade pip && pip install six && "
+                       "python3 -c 'import six; print(six.__name__)'");
+  EXPECT_THAT(pip.output, HasSubstr("\nsix"));
+  EXPECT_EQ(Ssh("ann",
+                "sudo apt-get update >/dev/null && sudo apt-get install -y tree >/dev/null "
+                "2>&1; tree --version | head -c 4")
+                .output,
+            "tree");
+}
+
+TEST_F(VmTest, AnAttackerInsideFindsNoWayOut) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const auto as_root = [&](const std::string& command) {
+    return Ssh("ann", "sudo sh -c '" + command + "' 2>&1; echo $?").output;
+  };
+  // Root inside is nobody outside.
+  EXPECT_THAT(Ssh("ann", "cat /proc/self/uid_map").output, HasSubstr("1000000"));
+  for (const char* command :
+       {"mount -t tmpfs none /mnt", "unshare -Ur true", "unshare -m true",
+        "chroot /proc/1/root/.. "
+        "ls /work",
+        "mknod /tmp/disk b 8 0", "echo 1 >/proc/sys/kernel/sysrq", "echo b >/proc/sysrq-trigger",
+        "cat /proc/kcore", "dmesg", "ip link set eth0 down", "ip addr add 10.128.0.77/32 dev eth0",
+        "nft list ruleset", "echo x >/run/torus/users", "mount -o remount,rw /run/torus",
+        "touch /opt/torus/x", "mkdir /sys/fs/cgroup/memory/x", "date -s 2000-01-01"})
+    EXPECT_THAT(as_root(command), Not(testing::EndsWith("\n0"))) << command;
+  EXPECT_EQ(Ssh("ann", "ls / | grep -c work").output, "0");
+  EXPECT_THAT(Ssh("ann", "cat /proc/mounts").output, Not(HasSubstr(folder_)));
+  EXPECT_THAT(Ssh("ann", "sudo ls /proc").output, Not(HasSubstr(std::to_string(getpid()))));
+
+  // The network: not the host's addresses, not another VM's, not a real cloud's link-local ones.
+  const auto reach = [&](const std::string& address, int port) {
+    return Ssh("ann",
+               fmt::format("timeout 2 bash -c 'exec 3<>/dev/tcp/{}/{}'; echo $?", address, port))
+        .output;
+  };
+  const auto own = RunSubprocess({"hostname", "-I"});
+  const std::string host = own ? own->output.substr(0, own->output.find(' ')) : "";
+  const auto listener = RunSubprocess({"sh", "-c", "ss -ltn | head -3"});
+  for (const std::string& address : {std::string("10.128.0.1"), host})
+    for (const int port : {22, 80, 7470}) EXPECT_NE(reach(address, port), "0") << address;
+  EXPECT_NE(reach("169.254.169.253", 80), "0");
+
+  // Another VM beside it.
+  VmSpec other = Spec(1);
+  FakeService second(folder_ + "/socket1");
+  second.Start();
+  WorkerOrder order;
+  order.set_generation(1);
+  order.set_desired(RUN);
+  *order.mutable_vm() = other;
+  second.Order(order);
+  const backend::WorkerProcess workers(folder_ + "/vms", folder_ + "/socket1");
+  ASSERT_TRUE(workers.Start(uid_, 1).ok());
+  ASSERT_TRUE(second.Await(RUNNING, 1));
+  EXPECT_EQ(Ssh("ann", "whoami", "", Address(1)).output, "ann") << "the host reaches both";
+  EXPECT_NE(reach(Address(1), 22), "0") << "they do not reach each other";
+  ASSERT_TRUE(workers.RemoveLeftovers(uid_, 1).ok());
+}
+
+TEST_F(VmTest, ABadOrderIsToldAndTheNextOneWorks) {
+  VmSpec vm = Spec();
+  vm.set_image_root("/nonexistent");
+  Order(RUN, vm);
+  ASSERT_TRUE(workers_->Start(uid_, 0).ok());
+  const auto failed = service_->Await([](const Observed& o) { return o.phase() == FAILED; });
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->error_code(), 5);
+  EXPECT_THAT(failed->error(), HasSubstr("/nonexistent"));
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+}
+
+TEST_F(VmTest, StartsWithinASecond) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));  // warm
+  Order(DELETE);
+  ASSERT_TRUE(service_->Await(DELETED, generation_));
+  std::vector<double> seconds;
+  for (int i = 0; i < 7; ++i) {
+    const auto begin = Clock::now();
+    ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+    seconds.push_back(duration<double>(Clock::now() - begin).count());
+    Order(DELETE);
+    ASSERT_TRUE(service_->Await(DELETED, generation_));
+    while (workers_->Find(uid_, 0)) std::this_thread::sleep_for(milliseconds(2));
+  }
+  std::ranges::sort(seconds);
+  std::printf("create to sshd answering, 7 times: median %.3f s, %.3f to %.3f s\n", seconds[3],
+              seconds.front(), seconds.back());
+  EXPECT_LE(seconds[3], 1.0);
+}
+
+}  // namespace
+}  // namespace torus::worker
+
+// The program is its own worker, as torus is.
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "worker") == 0)
+    return torus::worker::WorkerMain(argc - 2, argv + 2);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
