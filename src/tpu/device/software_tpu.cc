@@ -2,6 +2,7 @@
 #include "tpu/device/software_tpu.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "tpu/device/state.h"
@@ -58,8 +59,11 @@ void SetVersion(pjrt::Table& table) {
 State& state() { return *the_state; }
 
 const PJRT_Api* MakeSoftwareTpu(Result<const PJRT_Api*> engine, SoftwareTpuOptions options) {
-  the_state = new State(std::move(engine), std::move(options));
-  auto* table = new pjrt::Table{};
+  // Never destroyed, and still to be found, so that leak checkers find no leak.
+  static auto& states = *new std::deque<State>;
+  static auto& tables = *new std::deque<pjrt::Table>;
+  the_state = &states.emplace_back(std::move(engine), std::move(options));
+  auto* table = &tables.emplace_back();
   SetVersion(*table);
   ForwardAll(*table, std::make_index_sequence<pjrt::kSlots>());
   Override(*table, pjrt::kError_Destroy, ErrorDestroy);

@@ -343,16 +343,22 @@ TEST(SoftwareTpuErrors, AMissingEngineIsSaidByEveryFunction) {
   }
 }
 
-TEST(SoftwareTpuClients, ComeAndGoWithoutLeavingAnything) {
+TEST(SoftwareTpuClients, ComeAndGoAndTakeTheirAccountsAlong) {
   const PJRT_Api* api = MakeApi("v2-8");
   for (int i = 0; i < 3; ++i) {
-    const auto user = PjrtUser::Make(api);
-    ASSERT_TRUE(user);
-    EXPECT_EQ(user->devices().size(), 8u);
-    EXPECT_EQ(user->MemoryStats(7)->bytes_in_use, 0);
-    // Left behind on purpose: a client that goes takes its accounts along.
-    EXPECT_TRUE(user->FromHost(std::vector<float>(256), 7));
-    EXPECT_TRUE(user->Compile("name=f outputs=1 bytes=8"));
+    auto buffer = MakeArgs<PJRT_Buffer_Destroy_Args>();
+    auto program = MakeArgs<PJRT_LoadedExecutable_Destroy_Args>();
+    {
+      const auto user = PjrtUser::Make(api);
+      ASSERT_TRUE(user);
+      EXPECT_EQ(user->devices().size(), 8u);
+      EXPECT_EQ(user->MemoryStats(7)->bytes_in_use, 0);
+      buffer.buffer = *user->FromHost(std::vector<float>(256), 7);
+      program.executable = *user->Compile("name=f outputs=1 bytes=8");
+    }
+    // As a framework's exit handlers may do it: after the client.
+    EXPECT_TRUE(PjrtUser::Take(api, api->PJRT_Buffer_Destroy(&buffer)).ok());
+    EXPECT_TRUE(PjrtUser::Take(api, api->PJRT_LoadedExecutable_Destroy(&program)).ok());
   }
 }
 
