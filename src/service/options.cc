@@ -17,8 +17,8 @@ std::string DefaultDataDir() {
   return fs::path(home == nullptr ? "." : home) / ".local/share/torus";
 }
 
-// libtpu.so lies beside the program in a build, and in <prefix>/lib/torus once installed; the engine
-// in a folder beside libtpu.so.
+// libtpu.so lies beside the program in a build, and in <prefix>/lib/torus once installed; the
+// engine in a folder beside libtpu.so.
 std::string DefaultLibtpu() {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();

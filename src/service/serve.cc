@@ -74,12 +74,12 @@ class Service {
       backend_ = std::make_unique<backend::FakeBackend>();
       return {};
     }
-    TORUS_ASSIGN_OR_RETURN(
-        auto local, backend::LocalBackend::Create({.images_folder = folder_->images(),
-                                                   .vms_folder = folder_->vms(),
-                                                   .worker_socket = folder_->worker_socket(),
-                                                   .libtpu = options.libtpu,
-                                                   .engine = options.engine}));
+    TORUS_ASSIGN_OR_RETURN(auto local,
+                           backend::LocalBackend::Create({.images_folder = folder_->images(),
+                                                          .vms_folder = folder_->vms(),
+                                                          .worker_socket = folder_->worker_socket(),
+                                                          .libtpu = options.libtpu,
+                                                          .engine = options.engine}));
     TORUS_ASSIGN_OR_RETURN(const auto nodes, store_->Read([](store::View& view) {
       return view.List<model::NodeRecord>("");
     }));

@@ -62,9 +62,8 @@ class ApiTest : public ::testing::Test {
   std::pair<int, json> Call(const std::string& verb, const std::string& target,
                             const std::string& body = "") {
     std::promise<gateway::RestResponse> promise;
-    rest_->Handle({verb, target, body}, [&](gateway::RestResponse response) {
-      promise.set_value(std::move(response));
-    });
+    rest_->Handle({verb, target, body},
+                  [&](gateway::RestResponse response) { promise.set_value(std::move(response)); });
     const auto response = promise.get_future().get();
     return {response.status, json::parse(response.body)};
   }
@@ -122,8 +121,7 @@ TEST_F(ApiTest, ANodesLife) {
 
   Advance("n1", Phase::kRunning);
   EXPECT_EQ(Ok("GET", path)["done"], true);
-  EXPECT_EQ(Ok("GET", path)["response"]["@type"],
-            "type.googleapis.com/google.cloud.tpu.v2.Node");
+  EXPECT_EQ(Ok("GET", path)["response"]["@type"], "type.googleapis.com/google.cloud.tpu.v2.Node");
   const json node = Ok("GET", std::string(kNodes) + "/n1");
   EXPECT_EQ(node["state"], "READY");
   EXPECT_EQ(node["health"], "HEALTHY");
@@ -175,8 +173,8 @@ TEST_F(ApiTest, RefusesWhatACreateGetsWrong) {
   Refused("POST", create, with(R"({"tags": ["Bad"]})"), 400, "tag \"Bad\"");
   Refused("POST", create, with(R"({"metadata": {"a b": "x"}})"), 400, "metadata key \"a b\"");
   Refused("POST", create, with(R"({"acceleratorType": "v2-32"})"), 400, "4 hosts");
-  Refused("POST", create,
-          with(R"({"metadata": {"k": ")" + std::string(300 << 10, 'x') + R"("}})"), 400, "bytes");
+  Refused("POST", create, with(R"({"metadata": {"k": ")" + std::string(300 << 10, 'x') + R"("}})"),
+          400, "bytes");
 }
 
 TEST_F(ApiTest, UpdatesWhatTheMaskNames) {
@@ -211,9 +209,13 @@ TEST_F(ApiTest, RefusesVerbsThatTheStateForbids) {
 
 TEST_F(ApiTest, SaysWhatIsMissing) {
   const std::string node = std::string(kNodes) + "/nobody";
-  for (const auto& [verb, suffix] : std::vector<std::pair<std::string, std::string>>{
-           {"GET", ""}, {"DELETE", ""}, {"POST", ":stop"}, {"POST", ":start"},
-           {"POST", ":getGuestAttributes"}, {"PATCH", "?updateMask=labels"}})
+  for (const auto& [verb, suffix] :
+       std::vector<std::pair<std::string, std::string>>{{"GET", ""},
+                                                        {"DELETE", ""},
+                                                        {"POST", ":stop"},
+                                                        {"POST", ":start"},
+                                                        {"POST", ":getGuestAttributes"},
+                                                        {"PATCH", "?updateMask=labels"}})
     Refused(verb, node + suffix, "", 404,
             "Resource 'projects/p/locations/us-central1-a/nodes/nobody' was not found");
   Refused("GET", std::string(kZone) + "/operations/nothing", "", 404, "was not found");
@@ -257,8 +259,9 @@ TEST_F(ApiTest, CancelsACreateAndDeletesOperations) {
 TEST_F(ApiTest, ShowsTheCatalogue) {
   const json types = Ok("GET", std::string(kZone) + "/acceleratorTypes");
   EXPECT_THAT(types["acceleratorTypes"].dump(), HasSubstr("\"v2-8\""));
-  EXPECT_EQ(Ok("GET", std::string(kZone) + "/acceleratorTypes/v2-8")["acceleratorConfigs"][0]["type"],
-            "V2");
+  EXPECT_EQ(
+      Ok("GET", std::string(kZone) + "/acceleratorTypes/v2-8")["acceleratorConfigs"][0]["type"],
+      "V2");
   EXPECT_THAT(Ok("GET", std::string(kZone) + "/runtimeVersions").dump(), HasSubstr("\"2.13.0\""));
   EXPECT_THAT(Ok("GET", "/v2/projects/p/locations").dump(), HasSubstr("\"us-central1-a\""));
   EXPECT_EQ(Ok("GET", kZone)["locationId"], "us-central1-a");

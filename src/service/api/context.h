@@ -1,4 +1,5 @@
-// What the APIs' handlers need besides the store. Nothing is owned; all of it outlives the registry.
+// What the APIs' handlers need besides the store. Nothing is owned; all of it outlives the
+// registry.
 #ifndef TORUS_SERVICE_API_CONTEXT_H_
 #define TORUS_SERVICE_API_CONTEXT_H_
 

@@ -17,7 +17,8 @@ Result<Page> ParsePage(int32_t page_size, std::string_view page_token) {
   page.size = page_size == 0 ? kMaxPageSize : std::min<int64_t>(page_size, kMaxPageSize);
   if (page_token.empty()) return page;
   std::string decoded;
-  if (!absl::WebSafeBase64Unescape({page_token.data(), page_token.size()}, &decoded) || !decoded.starts_with(kMark))
+  if (!absl::WebSafeBase64Unescape({page_token.data(), page_token.size()}, &decoded) ||
+      !decoded.starts_with(kMark))
     return InvalidArgument(
         "page_token \"{}\" is not one that this list gave; leave it out to start from the first "
         "page.",

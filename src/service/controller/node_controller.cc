@@ -52,8 +52,7 @@ NodeController::NodeController(store::Store& store, backend::Backend& backend, N
 
 void NodeController::WakeProject(const std::string& project) {
   const std::string prefix = project.empty() ? "" : project + "/locations/";
-  auto nodes =
-      store_.Read([&](store::View& view) { return view.List<model::NodeRecord>(prefix); });
+  auto nodes = store_.Read([&](store::View& view) { return view.List<model::NodeRecord>(prefix); });
   if (!nodes) return spdlog::error("cannot read the nodes: {}", nodes.error().ToString());
   for (const auto& node : *nodes) queue_.Add(node.name());
 }

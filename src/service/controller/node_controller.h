@@ -17,8 +17,8 @@ using Now = std::function<google::protobuf::Timestamp()>;
 
 class NodeController {
  public:
-  // Takes up every node of the store. `store` and `backend` are not owned and outlive it; it becomes
-  // their listener.
+  // Takes up every node of the store. `store` and `backend` are not owned and outlive it; it
+  // becomes their listener.
   NodeController(store::Store& store, backend::Backend& backend, Now now);
 
  private:

@@ -40,10 +40,10 @@ class WorkQueue {
   const Work work_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<std::string, Clock::time_point> waiting_;               // guarded by mutex_
-  std::set<std::pair<Clock::time_point, std::string>> by_time_;    // the same, in order
-  std::set<std::string> running_;                                  // guarded by mutex_
-  bool stopping_ = false;                                          // guarded by mutex_
+  std::map<std::string, Clock::time_point> waiting_;             // guarded by mutex_
+  std::set<std::pair<Clock::time_point, std::string>> by_time_;  // the same, in order
+  std::set<std::string> running_;                                // guarded by mutex_
+  bool stopping_ = false;                                        // guarded by mutex_
   std::vector<std::thread> threads_;
 };
 

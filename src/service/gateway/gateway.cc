@@ -34,8 +34,7 @@ using Acceptor = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>
 class Gateway::Impl {
  public:
   Impl(const Endpoint& endpoint, const Registry& registry)
-      : endpoint_(endpoint), rest_(registry), grpc_service_(registry),
-        acceptor_(context_) {}
+      : endpoint_(endpoint), rest_(registry), grpc_service_(registry), acceptor_(context_) {}
 
   Status Listen() {
     boost::system::error_code error;
@@ -73,8 +72,8 @@ class Gateway::Impl {
       acceptor_.close(ignored);
     });
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    if (grpc_server_) grpc_server_->Shutdown(std::chrono::system_clock::now() +
-                                             std::chrono::seconds(seconds));
+    if (grpc_server_)
+      grpc_server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(seconds));
     while (busy_ > 0 && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(10ms);
     context_.stop();

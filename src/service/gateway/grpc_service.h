@@ -13,7 +13,8 @@ class GrpcService : public grpc::CallbackGenericService {
  public:
   // `registry` is not owned.
   explicit GrpcService(const Registry& registry) : registry_(registry) {}
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override;
 
  private:
   const Registry& registry_;

@@ -41,7 +41,8 @@ Result<Endpoint> ParseListenAddress(std::string_view text) {
   uint16_t port = 0;
   const auto [end, bad] =
       std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
-  if (error || port_text.empty() || bad != std::errc() || end != port_text.data() + port_text.size())
+  if (error || port_text.empty() || bad != std::errc() ||
+      end != port_text.data() + port_text.size())
     return InvalidArgument(
         "--listen {}: expected ADDRESS:PORT, such as 127.0.0.1:7470 or [::1]:7470.", text);
   if (!address.is_loopback())

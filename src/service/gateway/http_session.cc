@@ -71,8 +71,8 @@ std::optional<RestResponse> ReadFailure(beast::error_code error) {
                    Code::kInvalidArgument);
   if (error == beast::error::timeout)
     return Failure(408, "The request took too long to arrive.", Code::kDeadlineExceeded);
-  if (error.category() == http::make_error_code(http::error::end_of_stream).category() && error != http::error::end_of_stream &&
-      error != http::error::partial_message)
+  if (error.category() == http::make_error_code(http::error::end_of_stream).category() &&
+      error != http::error::end_of_stream && error != http::error::partial_message)
     return Failure(400, "The request is not HTTP/1.1: " + error.message(), Code::kInvalidArgument);
   return std::nullopt;
 }
@@ -98,24 +98,30 @@ class Session {
     const beast::error_code error = co_await Read(parser);
     if (error) {
       // After a time-out the stream is closed already, so the reason cannot be told.
-      if (const auto failure = ReadFailure(error)) co_await Write(MakeResponse(*failure, false));
+      if (const auto failure = ReadFailure(error)) {
+        Response response = MakeResponse(*failure, false);
+        co_await Write(std::move(response));
+      }
       co_return false;
     }
     const Gauge busy(busy_);
     auto request = parser.release();
     const bool keep_alive = request.keep_alive();
-    const Status allowed = CheckHeaders(View(request[http::field::host]),
-                                        View(request[http::field::origin]));
+    const Status allowed =
+        CheckHeaders(View(request[http::field::host]), View(request[http::field::origin]));
+    // Named variables: g++ 12 destroys a temporary twice that is made inside a co_await (bug
+    // 99576).
     RestResponse answer;
     if (allowed.ok()) {
-      answer = co_await Answer(rest_, {std::string(View(request.method_string())),
-                                       std::string(View(request.target())),
-                                       std::move(request.body())});
+      RestRequest rest_request{std::string(View(request.method_string())),
+                               std::string(View(request.target())), std::move(request.body())};
+      answer = co_await Answer(rest_, std::move(rest_request));
     } else {
       answer = {HttpStatus(allowed.code()), ErrorJson(allowed)};
     }
-    const bool written = co_await Write(MakeResponse(answer, keep_alive));
-    co_return written && keep_alive;
+    Response response = MakeResponse(answer, keep_alive);
+    const bool written = co_await Write(std::move(response));
+    co_return written&& keep_alive;
   }
 
   asio::awaitable<beast::error_code> Read(Parser& parser) {

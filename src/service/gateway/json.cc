@@ -33,9 +33,7 @@ const FieldDescriptor* FindField(const Descriptor& type, std::string_view name) 
 }
 
 // Messages whose JSON form is their own: timestamps, masks, Any …
-bool HasOwnForm(const Descriptor& type) {
-  return type.file()->package() == "google.protobuf";
-}
+bool HasOwnForm(const Descriptor& type) { return type.file()->package() == "google.protobuf"; }
 
 Status CheckValue(const FieldDescriptor& field, const std::string& path, Json& value);
 
@@ -172,7 +170,8 @@ Status SetField(std::string_view field_path, std::string_view value, Message* me
   }
   if (is_message && !HasOwnForm(*field->message_type()))
     return InvalidArgument(
-        "Invalid JSON payload received. Unknown name \"{}\": Cannot bind query parameter. '{}' is a "
+        "Invalid JSON payload received. Unknown name \"{}\": Cannot bind query parameter. '{}' is "
+        "a "
         "message type. Parameters can only be bound to primitive types.",
         field_path, field_path);
   // A string in JSON reads as any primitive but a boolean.
@@ -185,8 +184,8 @@ Status SetField(std::string_view field_path, std::string_view value, Message* me
   const auto status = google::protobuf::util::JsonStringToMessage(
       object.dump(-1, ' ', false, Json::error_handler_t::replace), one.get());
   if (!status.ok())
-    return InvalidArgument("Invalid value at '{}' ({}), \"{}\"", field->name(),
-                           field->type_name(), value);
+    return InvalidArgument("Invalid value at '{}' ({}), \"{}\"", field->name(), field->type_name(),
+                           value);
   message->MergeFrom(*one);
   return {};
 }

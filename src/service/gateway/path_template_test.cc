@@ -16,11 +16,12 @@ std::optional<PathTemplate::Bindings> Match(std::string_view text, std::string_v
 }
 
 TEST(PathTemplate, BindsVariables) {
-  EXPECT_THAT(*Match("/v2/{name=projects/*/locations/*/nodes/*}",
-                     "/v2/projects/p/locations/z/nodes/n"),
-              ElementsAre(Pair("name", "projects/p/locations/z/nodes/n")));
-  EXPECT_THAT(*Match("/v2/{parent=projects/*/locations/*}/nodes", "/v2/projects/p/locations/-/nodes"),
-              ElementsAre(Pair("parent", "projects/p/locations/-")));
+  EXPECT_THAT(
+      *Match("/v2/{name=projects/*/locations/*/nodes/*}", "/v2/projects/p/locations/z/nodes/n"),
+      ElementsAre(Pair("name", "projects/p/locations/z/nodes/n")));
+  EXPECT_THAT(
+      *Match("/v2/{parent=projects/*/locations/*}/nodes", "/v2/projects/p/locations/-/nodes"),
+      ElementsAre(Pair("parent", "projects/p/locations/-")));
   EXPECT_THAT(*Match("/compute/v1/projects/{project}/global/operations/{operation}/wait",
                      "/compute/v1/projects/p/global/operations/o/wait"),
               ElementsAre(Pair("project", "p"), Pair("operation", "o")));
@@ -49,8 +50,8 @@ TEST(PathTemplate, DecodesAsTheSpecificationSays) {
 }
 
 TEST(PathTemplate, RefusesOtherPaths) {
-  for (const char* path : {"", "/", "/v2", "/v2/", "/v2/projects", "/v2/projects/", "/v2/projects/p/",
-                           "/v2/projects//x", "/v1/projects/p", "v2/projects/p"})
+  for (const char* path : {"", "/", "/v2", "/v2/", "/v2/projects", "/v2/projects/",
+                           "/v2/projects/p/", "/v2/projects//x", "/v1/projects/p", "v2/projects/p"})
     EXPECT_FALSE(Match("/v2/{name=projects/*}", path)) << path;
 }
 

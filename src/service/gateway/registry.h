@@ -46,7 +46,8 @@ class Registry {
 
   // Adds every method of a service with the REST forms its HttpRule annotations give.
   void AddService(const google::protobuf::ServiceDescriptor* service);
-  // Adds one method of a mixin (Operations, Locations) in the REST form of the API that mixes it in.
+  // Adds one method of a mixin (Operations, Locations) in the REST form of the API that mixes it
+  // in.
   void AddMixin(const google::protobuf::MethodDescriptor* method, google::api::HttpRule rule);
 
   // Gives a method of a service added before its body. Requires: `name` is such a method, as
@@ -65,8 +66,8 @@ class Registry {
     MethodOf(name).call = [this, handler](std::unique_ptr<Message> request, Reply reply) {
       auto response = std::make_shared<Response>();
       store_.Write(
-          [handler, response,
-           request = std::shared_ptr<Message>(std::move(request))](store::Transaction& transaction) {
+          [handler, response, request = std::shared_ptr<Message>(std::move(request))](
+              store::Transaction& transaction) {
             auto result = handler(transaction, static_cast<const Request&>(*request));
             if (!result) return std::move(result).error();
             *response = *std::move(result);

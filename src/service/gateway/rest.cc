@@ -11,9 +11,9 @@ namespace {
 // Parameters that Google's front end takes with any method (the discovery documents'
 // `parameters`); with or without "$" before them.
 constexpr std::array<std::string_view, 13> kSystemParameters = {
-    "access_token", "alt",        "callback",    "fields",          "key",
-    "oauth_token",  "prettyPrint", "quotaUser",  "uploadType",      "upload_protocol",
-    "xgafv",        ".xgafv",     "userProject"};
+    "access_token", "alt",         "callback",   "fields",     "key",
+    "oauth_token",  "prettyPrint", "quotaUser",  "uploadType", "upload_protocol",
+    "xgafv",        ".xgafv",      "userProject"};
 // Known to discovery documents and without effect here: locations.list's.
 constexpr std::array<std::string_view, 1> kUnusedParameters = {"extraLocationTypes"};
 

@@ -17,8 +17,8 @@ namespace {
 
 namespace v2 = google::cloud::tpu::v2;
 using google::longrunning::Operation;
-using ::testing::HasSubstr;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 // The whole Tpu service, with bodies that show what reached them.
 class RestTest : public ::testing::Test {
@@ -61,7 +61,8 @@ class RestTest : public ::testing::Test {
         "google.cloud.tpu.v2.Tpu.UpdateNode",
         [](store::Transaction&, const v2::UpdateNodeRequest& request) -> Result<Operation> {
           Operation operation;
-          operation.set_name(request.node().name() + "?" + request.update_mask().ShortDebugString());
+          operation.set_name(request.node().name() + "?" +
+                             request.update_mask().ShortDebugString());
           return operation;
         });
     rest_ = std::make_unique<Rest>(*registry_);
@@ -107,7 +108,8 @@ TEST_F(RestTest, HonoursAltAndPrettyPrint) {
 }
 
 TEST_F(RestTest, BindsQueryParameters) {
-  const auto body = json::parse(Call("GET", std::string(kNodes) + "?pageSize=5&page_token=a%2Bb+c").body);
+  const auto body =
+      json::parse(Call("GET", std::string(kNodes) + "?pageSize=5&page_token=a%2Bb+c").body);
   EXPECT_EQ(body["nextPageToken"], "a+b c/5");
   const auto wrong = Call("GET", std::string(kNodes) + "?pageSize=five");
   EXPECT_EQ(wrong.status, 400);
@@ -127,8 +129,9 @@ TEST_F(RestTest, PutsTheBodyWhereTheAnnotationSays) {
 }
 
 TEST_F(RestTest, ThePathSaysWhichResource) {
-  const auto response = Call("PATCH", std::string(kNodes) + "/n1?updateMask=labels,networkConfig.network",
-                             R"({"name": "projects/q/locations/z/nodes/other"})");
+  const auto response =
+      Call("PATCH", std::string(kNodes) + "/n1?updateMask=labels,networkConfig.network",
+           R"({"name": "projects/q/locations/z/nodes/other"})");
   EXPECT_EQ(json::parse(response.body)["name"],
             "projects/p/locations/z/nodes/n1?paths: \"labels\" paths: \"network_config.network\"");
 }
@@ -153,7 +156,8 @@ TEST_F(RestTest, RefusesBadBodies) {
       {"\"x\"", "must be a JSON object, not string"},
       {"{\"description\": \"\xff\xfe\"}", "Invalid JSON payload received"},
       {"{\"labels\": " + deep + "}", "too deep"},
-      {R"({"acceleratorTyp": "v2-8"})", "Unknown name \"acceleratorTyp\" at 'node': Cannot find field."},
+      {R"({"acceleratorTyp": "v2-8"})",
+       "Unknown name \"acceleratorTyp\" at 'node': Cannot find field."},
       {R"({"networkConfig": {"nett": "x"}})",
        "Unknown name \"nett\" at 'node.network_config': Cannot find field."},
       {R"({"dataDisks": [{}, {"x": 1}]})", "Unknown name \"x\" at 'node.data_disks[1]'"},

@@ -1,6 +1,6 @@
-// Slots: what a worker is given of the machine it runs on: an address in the VPC network and a range
-// of host uids for its user namespace. A slot is a number; the rest follows from it.
-// Pure. Thread-safety: free functions.
+// Slots: what a worker is given of the machine it runs on: an address in the VPC network and a
+// range of host uids for its user namespace. A slot is a number; the rest follows from it. Pure.
+// Thread-safety: free functions.
 #ifndef TORUS_SERVICE_PLACEMENT_SLOTS_H_
 #define TORUS_SERVICE_PLACEMENT_SLOTS_H_
 

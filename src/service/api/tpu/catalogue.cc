@@ -18,8 +18,7 @@ Status RefuseFilter(std::string_view filter, std::string_view order_by = {}) {
   return InvalidArgument("filter and order_by are not supported; list all and filter the answer.");
 }
 
-v2::AcceleratorType ToWire(const model::Location& location,
-                           const hardware::AcceleratorType& type) {
+v2::AcceleratorType ToWire(const model::Location& location, const hardware::AcceleratorType& type) {
   v2::AcceleratorType wire;
   wire.set_name(model::ResourceName{location, "acceleratorTypes", type.name}.name());
   wire.set_type(type.name);
@@ -61,8 +60,7 @@ Result<v2::ListAcceleratorTypesResponse> ListAcceleratorTypes(
   TORUS_ASSIGN_OR_RETURN(const auto* zone, FindZone(context, location));
   TORUS_RETURN_IF_ERROR(RefuseFilter(request.filter(), request.order_by()));
   TORUS_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
-  const std::set<std::string> names(zone->accelerator_types.begin(),
-                                    zone->accelerator_types.end());
+  const std::set<std::string> names(zone->accelerator_types.begin(), zone->accelerator_types.end());
   v2::ListAcceleratorTypesResponse response;
   response.set_next_page_token(TakePage(page, names, Itself, [&](const std::string& name) {
     *response.add_accelerator_types() =
@@ -109,9 +107,8 @@ Result<v2::GenerateServiceIdentityResponse> GenerateServiceIdentity(
     const v2::GenerateServiceIdentityRequest& request) {
   TORUS_ASSIGN_OR_RETURN(const auto location, model::ParseLocation(request.parent()));
   v2::GenerateServiceIdentityResponse response;
-  response.mutable_identity()->set_email(
-      fmt::format("service-{}@cloud-tpu.iam.gserviceaccount.com",
-                  model::ProjectNumber(location.project)));
+  response.mutable_identity()->set_email(fmt::format("service-{}@cloud-tpu.iam.gserviceaccount.com",
+                                                     model::ProjectNumber(location.project)));
   return response;
 }
 

@@ -65,8 +65,7 @@ Result<Operation> Begin(const Context& context, store::Transaction& transaction,
 
 bool MatchesQuery(const model::Attribute& attribute, std::string_view query_path) {
   const size_t slash = query_path.find('/');
-  const std::string_view key =
-      slash == std::string_view::npos ? "" : query_path.substr(slash + 1);
+  const std::string_view key = slash == std::string_view::npos ? "" : query_path.substr(slash + 1);
   return (query_path.empty() || attribute.namespace_() == query_path.substr(0, slash)) &&
          (key.empty() || attribute.key() == key);
 }
@@ -143,8 +142,7 @@ Result<Operation> CreateNode(const Context& context, store::Transaction& transac
   model::NodeRecord node;
   FromWire(request.node(), &node);
   node.set_name(model::ResourceName{location, "nodes", request.node_id()}.name());
-  TORUS_ASSIGN_OR_RETURN(const auto existing,
-                         transaction.Find<model::NodeRecord>(node.name()));
+  TORUS_ASSIGN_OR_RETURN(const auto existing, transaction.Find<model::NodeRecord>(node.name()));
   if (existing) return AlreadyExists("Resource '{}' already exists", node.name());
   node.set_uid(model::NewUid());
   node.set_id(model::NewId());

@@ -38,8 +38,7 @@ void AddMixins(gateway::Registry* registry) {
   cancel.set_body("*");
   registry->AddMixin(operations->FindMethodByName("CancelOperation"), cancel);
 
-  const auto* locations =
-      location::Location::descriptor()->file()->FindServiceByName("Locations");
+  const auto* locations = location::Location::descriptor()->file()->FindServiceByName("Locations");
   registry->AddMixin(locations->FindMethodByName("ListLocations"),
                      Get("/v2/{name=projects/*}/locations"));
   registry->AddMixin(locations->FindMethodByName("GetLocation"),
@@ -69,8 +68,7 @@ void RegisterNodes(const Context& context, gateway::Registry* registry) {
         return ChangeNode(context, transaction, "delete", request.name());
       });
   registry->Write<v2::StopNodeRequest, Operation>(
-      "google.cloud.tpu.v2.Tpu.StopNode",
-      [context](Transaction& transaction, const auto& request) {
+      "google.cloud.tpu.v2.Tpu.StopNode", [context](Transaction& transaction, const auto& request) {
         return ChangeNode(context, transaction, "stop", request.name());
       });
   registry->Write<v2::StartNodeRequest, Operation>(
@@ -109,8 +107,7 @@ void RegisterCatalogue(const Context& context, gateway::Registry* registry) {
 
 void RegisterOperations(const Context& context, gateway::Registry* registry) {
   registry->Read<longrunning::ListOperationsRequest, longrunning::ListOperationsResponse>(
-      "google.longrunning.Operations.ListOperations",
-      [context](View& view, const auto& request) {
+      "google.longrunning.Operations.ListOperations", [context](View& view, const auto& request) {
         return ListOperations(context, view, request);
       });
   registry->Read<longrunning::GetOperationRequest, Operation>(

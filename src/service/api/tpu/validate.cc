@@ -55,7 +55,8 @@ Status CheckTags(const Tags& tags) {
   for (const std::string& tag : tags)
     if (!model::CheckNodeId(tag).ok())
       return InvalidArgument(
-          "Invalid network tag \"{}\": 1 to 63 lowercase letters, digits or hyphens, a letter first "
+          "Invalid network tag \"{}\": 1 to 63 lowercase letters, digits or hyphens, a letter "
+          "first "
           "and no hyphen last.",
           tag);
   return {};
@@ -114,8 +115,7 @@ Result<const hardware::AcceleratorType*> ChooseType(const hardware::Catalogue& c
   if (!by_config && node.accelerator_type().empty())
     return InvalidArgument(
         "Cloud TPU received a bad request. An accelerator type is required, such as \"v2-8\".");
-  const hardware::AcceleratorType* type =
-      catalogue.FindAcceleratorType(node.accelerator_type());
+  const hardware::AcceleratorType* type = catalogue.FindAcceleratorType(node.accelerator_type());
   if (by_config) {
     TORUS_ASSIGN_OR_RETURN(type, TypeOfConfig(catalogue, zone, node.accelerator_config()));
   }
@@ -132,7 +132,8 @@ Status CheckNode(const hardware::Catalogue& catalogue, const hardware::Zone& zon
         "\"tpu-ubuntu2204-base\".");
   if (catalogue.FindRuntimeVersion(node.runtime_version()) == nullptr)
     return InvalidArgument(
-        "Cloud TPU received a bad request. The runtime version \"{}\" could not be found in \"{}\". "
+        "Cloud TPU received a bad request. The runtime version \"{}\" could not be found in "
+        "\"{}\". "
         "Those that exist here: `torus versions list`.",
         node.runtime_version(), zone.name);
   TORUS_RETURN_IF_ERROR(CheckDescription(node.description()));

@@ -40,11 +40,11 @@ class ImageJob {
   const std::string digest_;
   const std::function<void()> changed_;
   std::mutex mutex_;
-  bool running_ = false;                            // guarded by mutex_
-  std::string detail_;                              // guarded by mutex_
-  Status error_;                                    // guarded by mutex_
+  bool running_ = false;                             // guarded by mutex_
+  std::string detail_;                               // guarded by mutex_
+  Status error_;                                     // guarded by mutex_
   std::chrono::steady_clock::time_point failed_at_;  // guarded by mutex_
-  std::thread thread_;                              // guarded by mutex_
+  std::thread thread_;                               // guarded by mutex_
 };
 
 }  // namespace torus::backend

@@ -23,8 +23,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kPrograms
      {"ssh-keygen", "openssh-client"}}};
 
 bool OnPath(std::string_view program) {
-  for (const char* folder : {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin",
-                             "/bin"})
+  for (const char* folder :
+       {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"})
     if (access((std::string(folder) + "/" + std::string(program)).c_str(), X_OK) == 0) return true;
   return false;
 }
@@ -39,11 +39,12 @@ Status CheckHost(const LocalOptions& options) {
       return FailedPrecondition(
           "The local backend needs the program {}, which is not installed: apt-get install {}.",
           program, package);
-  for (const auto& [what, path] : {std::pair("libtpu.so", options.libtpu),
-                                   std::pair("its engine", options.engine)})
+  for (const auto& [what, path] :
+       {std::pair("libtpu.so", options.libtpu), std::pair("its engine", options.engine)})
     if (access(path.c_str(), R_OK) != 0)
       return FailedPrecondition(
-          "Cannot read {} at \"{}\". Build it (scripts/deps.sh fetches the engine), or say where it "
+          "Cannot read {} at \"{}\". Build it (scripts/deps.sh fetches the engine), or say where "
+          "it "
           "is with --libtpu and --engine.",
           what, path);
   return {};

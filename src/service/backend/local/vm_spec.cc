@@ -35,8 +35,7 @@ void Describe(const model::NodeRecord& node, const model::ProjectRecord& project
   vm->set_accelerator_type(node.accelerator_type());
   vm->set_topology(node.topology());
   vm->set_runtime_version(node.runtime_version());
-  for (const auto& each : node.hosts())
-    vm->add_worker_addresses(placement::AddressOf(each.slot()));
+  for (const auto& each : node.hosts()) vm->add_worker_addresses(placement::AddressOf(each.slot()));
   vm->set_service_account_email(node.service_account().email());
   vm->set_network(node.network().network());
   vm->set_address(placement::AddressOf(host.slot()));

@@ -15,7 +15,8 @@ constexpr int kNewestProtocol = 1;
 
 // One worker's connection. Its fields are guarded by the hub's mutex; gRPC calls its methods one
 // after another and deletes it by OnDone.
-class WorkerHub::Stream : public grpc::ServerBidiReactor<worker::WorkerReport, worker::WorkerOrder> {
+class WorkerHub::Stream
+    : public grpc::ServerBidiReactor<worker::WorkerReport, worker::WorkerOrder> {
  public:
   explicit Stream(WorkerHub* hub) : hub_(*hub) { StartRead(&report_); }
 

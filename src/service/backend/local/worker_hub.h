@@ -8,14 +8,14 @@
 #ifndef TORUS_SERVICE_BACKEND_LOCAL_WORKER_HUB_H_
 #define TORUS_SERVICE_BACKEND_LOCAL_WORKER_HUB_H_
 
+#include <grpcpp/grpcpp.h>
+
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-
-#include <grpcpp/grpcpp.h>
 
 #include "base/status.h"
 #include "worker.grpc.pb.h"
