@@ -1,0 +1,47 @@
+"""Tests of libtpu.so as frameworks load it, with real JAX, each in a process of its own.
+
+TORUS_LIBTPU names the library (default: build/release/libtpu.so). Run with a Python that has
+tests/requirements-jax.txt installed.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def libtpu():
+    path = pathlib.Path(os.environ.get("TORUS_LIBTPU", ROOT / "build/release/libtpu.so")).resolve()
+    assert path.exists(), f"{path} is not built; TORUS_LIBTPU names another"
+    return path
+
+
+@pytest.fixture(scope="session")
+def environment(libtpu):
+    """The environment of a program that finds libtpu.so, and nothing of this shell's TPU settings."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TPU_", "TORUS_", "JAX_", "XLA_"))}
+    return kept | {"TPU_LIBRARY_PATH": str(libtpu), "JAX_PLATFORMS": "tpu"}
+
+
+@pytest.fixture(scope="session")
+def run(environment):
+    """run(code, VARIABLE=value, ...) runs Python code in a new process and returns its output.
+
+    The code must end well; with fails=True it must not, and what it wrote to stderr is returned.
+    """
+
+    def run(code, fails=False, timeout=120, **variables):
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], timeout=timeout,
+                              env=environment | variables, capture_output=True, text=True)
+        if fails:
+            assert done.returncode == 1, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+            return done.stderr
+        assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run

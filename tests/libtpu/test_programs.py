@@ -1,0 +1,79 @@
+"""Programs run, on one device and on all."""
+
+V2 = {"TPU_ACCELERATOR_TYPE": "v2-8"}
+
+
+def test_matmul_and_gradient(run):
+    run("""
+        import jax, jax.numpy as jnp, numpy as np
+        a = np.random.default_rng(0).normal(size=(128, 64)).astype(np.float32)
+        b = np.random.default_rng(1).normal(size=(64, 32)).astype(np.float32)
+        np.testing.assert_allclose(jnp.dot(a, b, precision="highest"), a @ b, rtol=1e-4, atol=1e-4)
+        grad = jax.grad(lambda x: (x ** 3).sum())(jnp.arange(4.0))
+        np.testing.assert_allclose(grad, 3 * np.arange(4.0) ** 2)
+        assert jnp.ones(8, jnp.bfloat16).sum() == 8
+        """)
+
+
+def test_collectives_over_all_chips(run):
+    run("""
+        import jax, jax.numpy as jnp, numpy as np
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        mesh = Mesh(np.array(jax.devices()), ("x",))
+        x = jax.device_put(jnp.arange(16.0), NamedSharding(mesh, P("x")))
+        def over(f, out): return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=out))
+        np.testing.assert_allclose(over(lambda v: jax.lax.psum(v.sum(), "x"), P())(x), 120)
+        rotated = over(lambda v: jax.lax.ppermute(v, "x", [(i, (i + 1) % 8) for i in range(8)]), P("x"))
+        np.testing.assert_allclose(rotated(x), np.roll(np.arange(16.0), 2))
+        gathered = over(lambda v: jax.lax.all_gather(v, "x", tiled=True)[None], P("x"))(x)
+        np.testing.assert_allclose(gathered, np.tile(np.arange(16.0), (8, 1)))
+        assert len(x.sharding.device_set) == 8
+        total = jax.jit(jnp.sum, out_shardings=NamedSharding(mesh, P()))(x)  # partitioned by XLA
+        assert total == 120
+        """, **V2)
+
+
+def test_an_array_is_copied_to_the_chip(run):
+    """A chip has its own memory: what happens to the host's array later is not seen."""
+    run("""
+        import jax, numpy as np
+        host = np.ones((512, 512), np.float32)
+        on_chip = jax.device_put(host)
+        on_chip.block_until_ready()
+        host[:] = 7
+        assert float(on_chip.max()) == 1
+        """)
+
+
+def test_options_of_the_tpu_compiler_are_taken(run):
+    run("""
+        import jax, jax.numpy as jnp
+        f = jax.jit(lambda x: 2 * x, compiler_options={
+            "xla_tpu_enable_async_collective_fusion": True, "xla_tpu_scoped_vmem_limit_kib": 65536})
+        assert f(jnp.ones(3)).sum() == 6
+        """)
+
+
+def test_a_failed_compilation_leaves_the_process_usable(run):
+    assert "raised" in run("""
+        import jax, jax.numpy as jnp
+        try:
+            jax.jit(lambda x: jax.ffi.ffi_call("no_such_target",
+                    jax.ShapeDtypeStruct(x.shape, x.dtype))(x))(jnp.ones(3))
+        except jax.errors.JaxRuntimeError as error:
+            assert "no_such_target" in str(error), error
+            print("raised")
+        assert jax.jit(lambda x: x + 1)(jnp.ones(3)).sum() == 6
+        """)
+
+
+def test_memory_kinds(run):
+    run("""
+        import jax, jax.numpy as jnp
+        from jax.sharding import SingleDeviceSharding
+        device = jax.devices()[0]
+        kinds = {m.kind for m in device.addressable_memories()}
+        assert {"device", "pinned_host"} <= kinds and device.default_memory().kind == "device"
+        x = jax.device_put(jnp.ones(1024), SingleDeviceSharding(device, memory_kind="pinned_host"))
+        assert x.sharding.memory_kind == "pinned_host" and x.sum() == 1024
+        """)
