@@ -22,9 +22,11 @@ constexpr char kExamples[] =
 void AddServe(CLI::App& root) {
   root.add_subcommand("serve", "Run the service; `torus serve --help` lists its flags")
       ->prefix_command()
+      ->footer("")
       ->group("Commands");
   root.add_subcommand("worker", "The agent of one TPU VM; the service runs it")
       ->prefix_command()
+      ->footer("")
       ->group("");
 }
 

@@ -170,8 +170,10 @@ void EmitYaml(YAML::Emitter& out, const Json& value) {
   } else if (value.is_object() || value.is_array()) {
     out << YAML::Flow << (value.is_object() ? YAML::BeginMap : YAML::BeginSeq)
         << (value.is_object() ? YAML::EndMap : YAML::EndSeq);
+  } else if (value.is_null()) {
+    out << YAML::Null;
   } else {
-    out << value.dump();  // a number, true, false or null: the same word in both languages
+    out << value.dump();  // a number, true or false: the same word in both languages
   }
 }
 
