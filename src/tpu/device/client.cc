@@ -1,6 +1,7 @@
 // Clients, devices and what they say of themselves.
+#include <fmt/chrono.h>
+
 #include <algorithm>
-#include <ctime>
 
 #include "tpu/device/state.h"
 
@@ -40,15 +41,12 @@ PJRT_Error* PluginAttributes(PJRT_Plugin_Attributes_Args* args) {
 // "Nov 30 2026 00:00:00 (1796000000)": jax reads the number in the only brackets of the last line.
 std::string PlatformVersion(const State& s, const Slice& slice, std::string_view engine_version) {
   const time_t released = s.options.release_epoch;
-  std::tm utc{};
-  gmtime_r(&released, &utc);
-  char date[64];
-  const size_t size = std::strftime(date, sizeof(date), "%b %d %Y %H:%M:%S", &utc);
+  const auto date = fmt::format("{:%b %d %Y %H:%M:%S}", fmt::gmtime(released));
   const auto& api = s.engine.api()->pjrt_api_version;
   return fmt::format(
       "Torus {}: a software TPU on PJRT {}.{} engine {}\nTFRT {}\nBuilt on {} ({}) cl/0",
       s.options.version, api.major_version, api.minor_version, engine_version,
-      slice.generation().device_kind, std::string_view(date, size), released);
+      slice.generation().device_kind, date, released);
 }
 
 std::string EngineVersion(State& s, PJRT_Client* client) {

@@ -159,7 +159,11 @@ class Run {
       const auto device = s.devices.Find(args.execute_device);
       one_ = device ? *device : nullptr;
     }
+    client_ = one_ != nullptr ? one_->client : program.client;
   }
+
+  // Whether it is known where it runs, so that it can be accounted for.
+  bool has_place() const { return client_ != nullptr; }
 
   // RESOURCE_EXHAUSTED where a device or the host has no room for outputs and temporaries.
   Status CheckMemory() const {
@@ -168,7 +172,7 @@ class Run {
       if (const Hbm& hbm = device(d).hbm; !hbm.Fits(bytes)) [[unlikely]]
         return NoRoom(hbm);
     }
-    return program_.client->host->Check(total_bytes(), program_.name.c_str());
+    return client_->host->Check(total_bytes(), program_.name.c_str());
   }
 
   // Books what the run made and strikes what it took over.
@@ -183,13 +187,13 @@ class Run {
       for (size_t o = 0; o < plan->outputs.size(); ++o) {
         if (!plan->outputs[o].in_hbm) continue;
         s_.buffers.Insert(args_.output_lists[d][o],
-                          Buffer{program_.client, &hbm, plan->outputs[o].bytes, false});
+                          Buffer{client_, &hbm, plan->outputs[o].bytes, false});
       }
       if (plan->hbm_count > 0) hbm.Add(plan->hbm_bytes, plan->hbm_count, plan->hbm_largest);
       if (program_.temporary_bytes > 0) hbm.NotePeak(program_.temporary_bytes);
     }
     if (total_bytes() >= HostMemory::kLookEvery && !plan->outputs.empty()) {
-      PromiseUntilReady(args_.output_lists[0][0], program_.client->host, total_bytes());
+      PromiseUntilReady(args_.output_lists[0][0], client_->host, total_bytes());
     }
   }
 
@@ -302,7 +306,8 @@ class Run {
   State& s_;
   Program& program_;
   PJRT_LoadedExecutable_Execute_Args& args_;
-  Device* one_ = nullptr;
+  Device* one_ = nullptr;     // the named device
+  Client* client_ = nullptr;  // whose devices they are
 };
 
 // The engine refuses options that are shorter than its own; an older framework's are.
@@ -321,8 +326,9 @@ PJRT_Error* CallExecute(State& s, PJRT_LoadedExecutable_Execute_Args* args) {
 PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   State& s = state();
   Program* program = FindProgram(s, args->executable);
-  if (program == nullptr || program->client == nullptr) return CallExecute(s, args);
+  if (program == nullptr) return CallExecute(s, args);
   Run run(s, *program, *args);
+  if (!run.has_place()) return CallExecute(s, args);
   if (Status room = run.CheckMemory(); !room.ok()) [[unlikely]]
     return NewError(room);
   if (PJRT_Error* error = CallExecute(s, args)) return error;

@@ -279,6 +279,27 @@ TEST_F(SoftwareTpu, HbmIsEachDevicesOwn) {
   Free(buffer);
 }
 
+TEST_F(SoftwareTpu, ARunOnANamedDeviceIsThatDevices) {
+  PJRT_LoadedExecutable* program = Program("name=f outputs=1 bytes=1000");
+  auto options = MakeArgs<PJRT_ExecuteOptions>();
+  PJRT_Buffer* output = nullptr;
+  PJRT_Buffer** const outputs = &output;
+  PJRT_Buffer* const* const arguments = nullptr;
+  auto args = MakeArgs<PJRT_LoadedExecutable_Execute_Args>();
+  args.executable = program;
+  args.options = &options;
+  args.argument_lists = &arguments;
+  args.num_devices = 1;
+  args.output_lists = &outputs;
+  args.execute_device = user_.devices()[3];
+  ASSERT_TRUE(Take(user_.api()->PJRT_LoadedExecutable_Execute(&args)).ok());
+  EXPECT_EQ(InUse(3), 1000);
+  EXPECT_EQ(InUse(0), 0);
+  Free(output);
+  EXPECT_EQ(InUse(3), 0);
+  EXPECT_TRUE(user_.Destroy(program).ok());
+}
+
 // ---- What may be wrong around it
 
 TEST(SoftwareTpuHost, RefusesWhatFitsTheChipAndNotTheHost) {
