@@ -1,5 +1,7 @@
 #include "worker/limits.h"
 
+#include <linux/capability.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,13 +30,31 @@ std::string DefaultInterface() {
   return {};
 }
 
+// Whether this process may raise limits above its own.
+bool MayRaiseLimits() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("CapEff:"))
+      return (std::stoull(line.substr(7), nullptr, 16) >> CAP_SYS_RESOURCE & 1) != 0;
+  }
+  return false;
+}
+
+// The most open files that a process may be given here.
+int64_t MaxOpenFiles(int64_t otherwise) {
+  rlimit own{};
+  if (!MayRaiseLimits() && getrlimit(RLIMIT_NOFILE, &own) == 0 && own.rlim_max != RLIM_INFINITY)
+    return static_cast<int64_t>(own.rlim_max);
+  return ReadNumber("/proc/sys/fs/nr_open", otherwise);
+}
+
 }  // namespace
 
 HostSize ReadHostSize() {
   HostSize host;
   host.memory = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
   host.pid_max = ReadNumber("/proc/sys/kernel/pid_max", host.pid_max);
-  host.open_files_max = ReadNumber("/proc/sys/fs/nr_open", host.open_files_max);
+  host.open_files_max = MaxOpenFiles(host.open_files_max);
   host.mtu = ReadNumber("/sys/class/net/" + DefaultInterface() + "/mtu", host.mtu);
   host.has_ipv6 = access("/proc/sys/net/ipv6", F_OK) == 0;
   return host;

@@ -3,7 +3,8 @@
 //   memory      80 % of the host's memory
 //   CPU         all cores, at half the weight of the host's own processes
 //   processes   a quarter of the kernel's pid_max, 16,384 at most (threads count)
-//   open files  1,048,576, or fs.nr_open when that is less
+//   open files  1,048,576, or what the host allows (fs.nr_open; the worker's own limit where it has
+//               no CAP_SYS_RESOURCE) when that is less
 //   /dev/shm    half of the VM's memory; /run a tenth
 //
 // Pure but for ReadHostSize. Sizes are bytes. Thread-safety: values.

@@ -142,7 +142,7 @@ Status Mount(const char* type, const std::string& source, const std::string& tar
 
 // The overlay over whatever stands at <stage>/lower.
 Status MountOverlay(const Stage& stage, const std::string& lower) {
-  return Mount("overlay", "overlay", stage.root(), 0,
+  return Mount("overlay", "overlay", stage.root, 0,
                fmt::format("lowerdir={},upperdir={}/disk/upper,workdir={}/disk/work", lower,
                            stage.folder, stage.folder));
 }
@@ -176,7 +176,7 @@ Status PrepareDisk(const RootPlan& plan) {
 }
 
 Status FillStage(const RootPlan& plan, const Stage& stage) {
-  for (const char* name : {"/disk", "/lower", "/root", "/share", "/tpu"})
+  for (const char* name : {"/disk", "/lower", "/share", "/tpu"})
     TORUS_RETURN_IF_ERROR(MakeFolders(stage.folder + name, 0755));
   TORUS_RETURN_IF_ERROR(Mount("none", plan.disk, stage.folder + "/disk", MS_BIND));
   TORUS_RETURN_IF_ERROR(Mount("none", plan.share, stage.share(), MS_BIND));
@@ -190,16 +190,18 @@ Status FillStage(const RootPlan& plan, const Stage& stage) {
 
 namespace internal {
 
-Result<std::string> PickStage(const std::vector<std::string>& paths) {
+Result<Stage> PickStage(const std::vector<std::string>& paths) {
+  std::vector<std::string> free;
   for (const std::string folder : {"/media", "/srv", "/mnt", "/opt"}) {
     std::error_code error;
-    const bool free = std::ranges::none_of(
+    const bool taken = std::ranges::any_of(
         paths, [&](const std::string& path) { return (path + "/").starts_with(folder + "/"); });
-    if (free && fs::is_directory(folder, error)) return folder;
+    if (!taken && fs::is_directory(folder, error)) free.push_back(folder);
   }
+  if (free.size() >= 2) return Stage{.folder = free[0], .root = free[1]};
   return FailedPrecondition(
-      "no folder is free to mount a VM's root at: need /media, /srv, /mnt or "
-      "/opt without Torus's files in it");
+      "no folder is free to mount a VM's root at: need two of /media, /srv, /mnt and /opt without "
+      "Torus's files in them");
 }
 
 }  // namespace internal
@@ -217,10 +219,10 @@ Result<Stage> MountStage(const RootPlan& plan) {
   if (!fs::is_directory(plan.image_root, missing))
     return NotFound("the base image {} is missing", plan.image_root);
   TORUS_RETURN_IF_ERROR(PrepareDisk(plan));
-  TORUS_ASSIGN_OR_RETURN(const std::string folder,
+  TORUS_ASSIGN_OR_RETURN(const Stage stage,
                          internal::PickStage({plan.image_root, plan.disk, plan.share, plan.tpu}));
-  const Stage stage{folder};
-  TORUS_RETURN_IF_ERROR(Mount("tmpfs", "torus", folder, MS_NOSUID | MS_NODEV, "mode=755,size=1m"));
+  TORUS_RETURN_IF_ERROR(
+      Mount("tmpfs", "torus", stage.folder, MS_NOSUID | MS_NODEV, "mode=755,size=1m"));
   if (const Status status = FillStage(plan, stage); !status.ok()) {
     UnmountStage(stage);
     return Error(status);
@@ -229,7 +231,9 @@ Result<Stage> MountStage(const RootPlan& plan) {
 }
 
 void UnmountStage(const Stage& stage) {
-  if (!stage.folder.empty() && umount2(stage.folder.c_str(), MNT_DETACH) != 0)
+  // The root may not have been mounted yet.
+  umount2(stage.root.c_str(), MNT_DETACH);
+  if (umount2(stage.folder.c_str(), MNT_DETACH) != 0)
     spdlog::warn("cannot unmount {}: {}", stage.folder, std::strerror(errno));
 }
 

@@ -3,8 +3,8 @@
 //
 // Mounts live in a mount namespace of the worker's own and are cloned from there into the sandbox,
 // so none is ever seen on the host, and none is left when the worker dies. They are put under a
-// "stage", a tmpfs over a standard folder of that namespace, so that a VM's root needs no way
-// through the (private) data folder.
+// "stage", a tmpfs over a standard folder of that namespace, and the root over another, so that a
+// VM's root needs no way through the (private) data folder.
 //
 // Where the kernel or file system lacks idmapped mounts, the image is copied once into
 // <disk>/base with shifted owners: slower and larger, the same afterwards.
@@ -33,7 +33,7 @@ struct RootPlan {
 // The paths, in this process's namespace, to give to runc.
 struct Stage {
   std::string folder;
-  std::string root() const { return folder + "/root"; }
+  std::string root;  // a folder that is there without the stage too: `runc exec` goes to it first
   std::string share() const { return folder + "/share"; }
   std::string tpu() const { return folder + "/tpu"; }
 };
@@ -47,8 +47,8 @@ void UnmountStage(const Stage& stage);
 
 namespace internal {
 
-// The first standard folder that none of `paths` lies in.
-Result<std::string> PickStage(const std::vector<std::string>& paths);
+// The first two standard folders that none of `paths` lies in.
+Result<Stage> PickStage(const std::vector<std::string>& paths);
 
 }  // namespace internal
 }  // namespace torus::worker

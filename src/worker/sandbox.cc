@@ -185,7 +185,7 @@ Status Sandbox::Create(const VmSpec& vm) {
                                                         .tpu = paths_.tpu(),
                                                         .uid_base = vm.uid_base()}));
   const Json config = OciConfig({.host_name = vm.host_name(),
-                                 .root = stage.root(),
+                                 .root = stage.root,
                                  .share = stage.share(),
                                  .tpu = stage.tpu(),
                                  .cgroup = paths_.cgroup(),
@@ -245,7 +245,8 @@ Status Sandbox::Refresh(const VmSpec& vm, const Accounts& accounts) {
   if (!result) return result.error();
   // What the VM's owner did to useradd and its files is no failure of the order.
   if (result->exit_code != 0)
-    spdlog::warn("making users in the VM ended with exit code {}", result->exit_code);
+    spdlog::warn("making users in the VM ended with exit code {}: {}", result->exit_code,
+                 result->output);
   return {};
 }
 
