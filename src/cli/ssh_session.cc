@@ -36,6 +36,8 @@ Result<bool> LearnHostKeys(const Client& client, const SshSession& session, cons
   // An empty id asks for all workers, as gcloud does.
   auto reply =
       client.Post(name.ToString() + ":getGuestAttributes", {{"workerIds", Json::array({""})}});
+  // The service says why nobody can log in here; any other failure only leaves the keys unknown.
+  if (!reply && reply.error().code() == Code::kFailedPrecondition) return Error(reply.error());
   if (!reply) return false;
   std::vector<int> indexes;
   for (const Worker& worker : session.workers) indexes.push_back(worker.index);

@@ -33,6 +33,7 @@ class OneHostBackend : public backend::FakeBackend {
     if (type.hosts == 1) return {};
     return InvalidArgument("{} needs {} hosts", type.name, type.hosts);
   }
+  Status CheckLogin() const override { return {}; }
 };
 
 class ApiTest : public ::testing::Test {

@@ -22,6 +22,9 @@ class Backend {
   // Whether a slice of this type fits here at all. INVALID_ARGUMENT says what it would need.
   virtual Status Admit(const hardware::AcceleratorType& type) const = 0;
 
+  // Whether a user can log in to a node here. FAILED_PRECONDITION says why not.
+  virtual Status CheckLogin() const { return {}; }
+
   // Brings the node's VMs a step nearer to what its state asks (model::DesiredOf) and says how they
   // are now. Never waits: what takes time goes on elsewhere and ends in a call of `wake`.
   // Idempotent, and right from whatever a crash left. `project` is the node's project's metadata.

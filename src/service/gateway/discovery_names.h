@@ -1,7 +1,7 @@
 // JSON names that upstream's discovery documents know and its .proto files lack (as of 2026-08).
 // A request may carry them, so they are accepted; they have no effect yet.
 // Source: the documents in PyPI's google-api-python-client 2.202 (tpu v2), compared with npm's
-// google-proto-files 5.0.3; tests/api/discovery_names_test.py makes the comparison again.
+// google-proto-files 5.0.3; tests/service/test_discovery_names.py makes the comparison again.
 #ifndef TORUS_SERVICE_GATEWAY_DISCOVERY_NAMES_H_
 #define TORUS_SERVICE_GATEWAY_DISCOVERY_NAMES_H_
 

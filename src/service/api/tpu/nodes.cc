@@ -152,6 +152,8 @@ Result<Operation> CreateNode(const Context& context, store::Transaction& transac
   node.set_accelerator_type(type->name);
   node.set_topology(type->topology.ToString());
   FillDefaults(location, &node);
+  // No address to log in to where there is nothing to log in to.
+  if (!context.backend->CheckLogin().ok()) node.mutable_network()->set_enable_external_ips(false);
   TORUS_RETURN_IF_ERROR(TakeSlots(transaction, type->hosts, &node));
   return Begin(context, transaction, "create", std::move(node));
 }
@@ -174,8 +176,9 @@ Result<Operation> ChangeNode(const Context& context, store::Transaction& transac
 }
 
 Result<v2::GetGuestAttributesResponse> GetGuestAttributes(
-    store::View& view, const v2::GetGuestAttributesRequest& request) {
+    const Context& context, store::View& view, const v2::GetGuestAttributesRequest& request) {
   TORUS_ASSIGN_OR_RETURN(const auto node, FindNode(view, request.name()));
+  TORUS_RETURN_IF_ERROR(context.backend->CheckLogin());
   TORUS_ASSIGN_OR_RETURN(const auto workers, WorkersOf(node, request));
   v2::GetGuestAttributesResponse response;
   for (const int worker : workers) {

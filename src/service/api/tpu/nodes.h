@@ -31,7 +31,7 @@ Result<Operation> UpdateNode(const Context& context, store::Transaction& transac
 Result<Operation> ChangeNode(const Context& context, store::Transaction& transaction,
                              std::string_view verb, std::string_view name);
 Result<v2::GetGuestAttributesResponse> GetGuestAttributes(
-    store::View& view, const v2::GetGuestAttributesRequest& request);
+    const Context& context, store::View& view, const v2::GetGuestAttributesRequest& request);
 
 // The zone's row; PERMISSION_DENIED in upstream's words where there is none.
 Result<const hardware::Zone*> FindZone(const Context& context, const model::Location& location);

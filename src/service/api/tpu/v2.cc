@@ -78,7 +78,9 @@ void RegisterNodes(const Context& context, gateway::Registry* registry) {
       });
   registry->Read<v2::GetGuestAttributesRequest, v2::GetGuestAttributesResponse>(
       "google.cloud.tpu.v2.Tpu.GetGuestAttributes",
-      [](View& view, const auto& request) { return GetGuestAttributes(view, request); });
+      [context](View& view, const auto& request) {
+        return GetGuestAttributes(context, view, request);
+      });
 }
 
 void RegisterCatalogue(const Context& context, gateway::Registry* registry) {

@@ -6,6 +6,12 @@ using Phase = model::Observation::Phase;
 
 Status FakeBackend::Admit(const hardware::AcceleratorType&) const { return {}; }
 
+Status FakeBackend::CheckLogin() const {
+  return FailedPrecondition(
+      "This service runs with --backend=fake: its nodes have no VM to log in to. For real TPU VMs "
+      "run torus serve as root with --backend=local.");
+}
+
 // There is nothing to bring about, so everything is at once as it was asked to be.
 model::Observation FakeBackend::Converge(const model::NodeRecord& node,
                                          const model::ProjectRecord&) {

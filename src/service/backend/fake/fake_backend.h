@@ -10,6 +10,7 @@ namespace torus::backend {
 class FakeBackend : public Backend {
  public:
   Status Admit(const hardware::AcceleratorType& type) const override;
+  Status CheckLogin() const override;
   model::Observation Converge(const model::NodeRecord& node,
                               const model::ProjectRecord& project) override;
 };
