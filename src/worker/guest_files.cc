@@ -87,6 +87,7 @@ done </run/torus/users
 getent group $group | cut -d: -f4 | tr , '\n' | while read -r user; do
   [ -z "$user" ] || grep -qxF "$user" /run/torus/users || gpasswd -d "$user" $group
 done
+exit 0
 )sh";
 
 mode_t ModeOf(const std::string& name) { return name.ends_with("-script") ? 0755 : 0644; }

@@ -61,6 +61,7 @@ class Sandbox {
  private:
   Status PrepareFiles(const VmSpec& vm, const Accounts& accounts);
   Status Create(const VmSpec& vm);
+  Status MakeUsers() const;
   Status Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>& plumbed);
   Status Runc(std::vector<std::string> arguments, std::chrono::milliseconds timeout) const;
   void StopGently(const ProcessIdentity& init) const;
