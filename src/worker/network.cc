@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <sstream>
 #include <thread>
@@ -44,12 +45,40 @@ bool IsLoopback(std::string_view address) {
   return address.starts_with("127.") || address == "::1" || address == "0.0.0.0";
 }
 
+bool IsLinkLocal(std::string_view address) { return address.starts_with("169.254."); }
+
+// What lets the VM ask the host's resolvers: rules for the chains of HostRules.
+struct NameRules {
+  std::string prerouting, input, forward;
+};
+
+NameRules RulesForNames(const std::string& link, const std::vector<std::string>& resolvers) {
+  NameRules rules;
+  if (resolvers.empty()) return rules;
+  const std::string all = fmt::format(
+      "iifname \"{}\" ip daddr {{ {} }} meta l4proto {{ tcp, udp }} "
+      "th dport 53 accept",
+      link, fmt::join(resolvers, ", "));
+  rules.input = rules.forward = fmt::format("    {}\n", all);
+  const auto link_local = std::ranges::find_if(resolvers, IsLinkLocal);
+  if (link_local == resolvers.end()) return rules;
+  rules.prerouting = fmt::format(
+      "  chain prerouting {{\n"
+      "    type nat hook prerouting priority -100; policy accept;\n"
+      "    iifname \"{}\" ip daddr {} meta l4proto {{ tcp, udp }} th dport 53 dnat ip to {}\n"
+      "  }}\n",
+      link, kGateway, *link_local);
+  return rules;
+}
+
 }  // namespace
 
 Status CheckPlan(const NetworkPlan& plan) {
   if (!IsIpv4(plan.address)) return InvalidArgument("\"{}\" is not an IPv4 address", plan.address);
-  for (const std::string& peer : plan.peers)
-    if (!IsIpv4(peer)) return InvalidArgument("\"{}\" is not an IPv4 address", peer);
+  for (const auto* addresses : {&plan.peers, &plan.resolvers}) {
+    for (const std::string& address : *addresses)
+      if (!IsIpv4(address)) return InvalidArgument("\"{}\" is not an IPv4 address", address);
+  }
   return {};
 }
 
@@ -88,14 +117,17 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
                                 ? ""
                                 : fmt::format("    iifname \"{}\" ip daddr {{ {} }} accept\n",
                                               vm.link(), fmt::join(plan.peers, ", "));
+  const NameRules names = RulesForNames(vm.link(), plan.resolvers);
   // Removed and made anew in one transaction: a table of before may guard another address.
   return fmt::format(
       "add table inet {table}\n"
       "delete table inet {table}\n"
       "table inet {table} {{\n"
+      "{names_prerouting}"
       "  chain input {{\n"
       "    type filter hook input priority -10; policy accept;\n"
       "    iifname \"{link}\" ip saddr {address} ct state established,related accept\n"
+      "{names_input}"
       "    iifname \"{link}\" drop\n"
       "  }}\n"
       "  chain forward {{\n"
@@ -103,7 +135,7 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
       "    iifname \"{link}\" meta nfproto != ipv4 drop\n"
       "    iifname \"{link}\" ip saddr != {address} drop\n"
       "    iifname \"{link}\" ct state established,related accept\n"
-      "{peers}"
+      "{peers}{names_forward}"
       "    iifname \"{link}\" ip daddr {{ {range}, 169.254.0.0/16 }} drop\n"
       "    oifname \"{link}\" meta nfproto != ipv4 drop\n"
       "  }}\n"
@@ -113,7 +145,9 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
       "  }}\n"
       "}}\n",
       fmt::arg("table", vm.table()), fmt::arg("link", vm.link()), fmt::arg("address", plan.address),
-      fmt::arg("peers", peers), fmt::arg("range", kVmRange));
+      fmt::arg("peers", peers), fmt::arg("range", kVmRange),
+      fmt::arg("names_prerouting", names.prerouting), fmt::arg("names_input", names.input),
+      fmt::arg("names_forward", names.forward));
 }
 
 std::string VmRules() {
@@ -166,25 +200,27 @@ Status Unplumb(const VmPaths& vm) {
              fmt::format("add table inet {0}\ndelete table inet {0}\n", vm.table()));
 }
 
-std::string UsableResolvers(std::string_view resolv_conf, std::string_view upstream) {
+Resolvers UsableResolvers(std::string_view resolv_conf, std::string_view upstream) {
   const auto read = [](std::string_view text) {
-    std::string usable;
+    Resolvers usable;
     std::istringstream stream{std::string(text)};
     for (std::string line; std::getline(stream, line);) {
       std::istringstream words(line);
       std::string name, value;
       words >> name >> value;
-      // The VM has no IPv6.
-      if (name == "nameserver" && (IsLoopback(value) || value.find(':') != std::string::npos))
-        continue;
-      if (name == "nameserver" || name == "search" || name == "options") usable += line + "\n";
+      if (name == "nameserver") {
+        // The VM has no IPv6.
+        if (IsLoopback(value) || !IsIpv4(value)) continue;
+        usable.addresses.push_back(value);
+        usable.file += fmt::format("nameserver {}\n", IsLinkLocal(value) ? kGateway : value);
+      } else if (name == "search" || name == "options") {
+        usable.file += line + "\n";
+      }
     }
     return usable;
   };
-
-  std::string usable = read(resolv_conf);
-  if (usable.find("nameserver") == std::string::npos) usable = read(upstream);
-  return usable;
+  Resolvers usable = read(resolv_conf);
+  return usable.addresses.empty() ? read(upstream) : usable;
 }
 
 }  // namespace torus::worker

@@ -8,7 +8,9 @@
 // No bridge: two VMs share no segment, so neither can see or forge the other's frames. The table
 // lets a VM reach the world as the host does (masqueraded), and the other workers of its own slice;
 // it drops what goes to the host's own addresses, to other VMs, to link-local addresses (a real
-// cloud's metadata server), what comes from a forged source, and all IPv6.
+// cloud's metadata server), what comes from a forged source, and all IPv6. The one exception is
+// name service: the host's resolvers are answered from, on port 53, wherever they are. A resolver
+// on a link-local address (as on a real cloud's machines) is reached through the gateway's.
 //
 // The texts are pure. Plumb and Unplumb touch the host; both are idempotent.
 #ifndef TORUS_WORKER_NETWORK_H_
@@ -33,8 +35,9 @@ inline constexpr char kMetadataAddress[] = "169.254.169.254";
 inline constexpr uint16_t kMetadataPort = 8047;
 
 struct NetworkPlan {
-  std::string address;             // IPv4
-  std::vector<std::string> peers;  // the slice's other workers
+  std::string address;                 // IPv4
+  std::vector<std::string> peers;      // the slice's other workers
+  std::vector<std::string> resolvers;  // IPv4: may be asked on port 53 though they are the host's
   int64_t mtu = 1500;
   int64_t sandbox_pid = 0;  // whose network namespace it is
 };
@@ -61,9 +64,15 @@ Status Unplumb(const VmPaths& vm);
 // that it runs and the sockets that it makes.
 Status InNetworkOf(int64_t pid, const std::function<Status()>& function);
 
-// The lines of a resolv.conf that a VM can use: without loopback resolvers, for which `upstream`
-// (systemd-resolved's own list) stands in.
-std::string UsableResolvers(std::string_view resolv_conf, std::string_view upstream);
+// How a VM finds names.
+struct Resolvers {
+  std::string file;                    // its resolv.conf
+  std::vector<std::string> addresses;  // the real ones, for NetworkPlan::resolvers
+};
+
+// From the host's resolv.conf, without loopback resolvers, for which `upstream` (systemd-resolved's
+// own list) stands in, and with the gateway in place of link-local ones.
+Resolvers UsableResolvers(std::string_view resolv_conf, std::string_view upstream);
 
 }  // namespace torus::worker
 

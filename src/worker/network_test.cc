@@ -51,11 +51,24 @@ TEST(Network, AnAddressCannotBeARule) {
 }
 
 TEST(Network, LoopbackResolversGiveWayToTheirUpstream) {
-  EXPECT_EQ(UsableResolvers("# x\nnameserver 10.1.1.1\nsearch lan\n", "nameserver 8.8.4.4\n"),
+  EXPECT_EQ(UsableResolvers("# x\nnameserver 10.1.1.1\nsearch lan\n", "nameserver 8.8.4.4\n").file,
             "nameserver 10.1.1.1\nsearch lan\n");
-  EXPECT_EQ(UsableResolvers("nameserver 127.0.0.53\noptions edns0\n",
-                            "nameserver fe80::1\nnameserver 10.2.2.2\n"),
-            "nameserver 10.2.2.2\n");
+  const Resolvers upstream = UsableResolvers("nameserver 127.0.0.53\noptions edns0\n",
+                                             "nameserver fe80::1\nnameserver 10.2.2.2\n");
+  EXPECT_EQ(upstream.file, "nameserver 10.2.2.2\n");
+  EXPECT_EQ(upstream.addresses, std::vector<std::string>{"10.2.2.2"});
+}
+
+TEST(Network, ALinkLocalResolverIsAskedThroughTheGateway) {
+  const Resolvers cloud = UsableResolvers("nameserver 169.254.169.254\n", "");
+  EXPECT_EQ(cloud.file, "nameserver 10.128.0.1\n");
+  NetworkPlan plan = kPlan;
+  EXPECT_THAT(HostRules(kVm, plan), Not(HasSubstr("dnat")));
+  plan.resolvers = cloud.addresses;
+  EXPECT_THAT(HostRules(kVm, plan), HasSubstr("th dport 53 dnat ip to 169.254.169.254"));
+  plan.resolvers = {"10.2.2.2"};
+  EXPECT_THAT(HostRules(kVm, plan), HasSubstr("ip daddr { 10.2.2.2 } meta l4proto { tcp, udp } "
+                                              "th dport 53 accept"));
 }
 
 }  // namespace

@@ -98,6 +98,12 @@ std::string RuncError(const std::string& log) {
   return message;
 }
 
+Resolvers HostResolvers() {
+  const auto own = ReadFile("/etc/resolv.conf");
+  const auto upstream = ReadFile("/run/systemd/resolve/resolv.conf");
+  return UsableResolvers(own ? *own : "", upstream ? *upstream : "");
+}
+
 // Owns a descriptor.
 struct Fd {
   explicit Fd(int number) : fd(number) {}
@@ -133,6 +139,9 @@ std::optional<ProcessIdentity> Sandbox::Live() const {
 }
 
 std::optional<ProcessIdentity> Sandbox::Init() const {
+  // A state of before a reboot names processes that are long gone, by numbers in use again.
+  const auto boot = ReadFile(paths_.run() + "/boot_id");
+  if (!boot || *boot != BootId()) return std::nullopt;
   const Json state =
       ReadJson(fmt::format("{}/{}/state.json", paths_.runc_root(), paths_.container()));
   const ProcessIdentity init{Number(state, "init_process_pid"),
@@ -167,14 +176,12 @@ Status Sandbox::PrepareFiles(const VmSpec& vm, const Accounts& accounts) {
     TORUS_RETURN_IF_ERROR(MakeFolders(folder, 0700));
   TORUS_RETURN_IF_ERROR(PinBuild(paths_.tpu(), vm.libtpu_path(), vm.engine_path()));
   TORUS_RETURN_IF_ERROR(EnsureHostKeys(paths_.host_keys(), vm.host_name()));
-  const auto resolvers = ReadFile("/etc/resolv.conf");
-  const auto upstream = ReadFile("/run/systemd/resolve/resolv.conf");
-  const std::string usable =
-      UsableResolvers(resolvers ? *resolvers : "", upstream ? *upstream : "");
-  if (usable.find("nameserver") == std::string::npos)
+  const Resolvers resolvers = HostResolvers();
+  if (resolvers.addresses.empty())
     spdlog::warn("/etc/resolv.conf names no resolver that a VM can reach");
-  TORUS_RETURN_IF_ERROR(WriteGuestFiles(
-      paths_.share(), GuestFiles(vm, accounts, LimitsOf(vm).memory, usable), vm.uid_base()));
+  TORUS_RETURN_IF_ERROR(
+      WriteGuestFiles(paths_.share(), GuestFiles(vm, accounts, LimitsOf(vm).memory, resolvers.file),
+                      vm.uid_base()));
   return CopyHostKeys(paths_.host_keys(), paths_.share() + "/hostkeys", vm.uid_base());
 }
 
@@ -192,7 +199,8 @@ Status Sandbox::Create(const VmSpec& vm) {
                                  .uid_base = vm.uid_base(),
                                  .limits = LimitsOf(vm),
                                  .has_ipv6 = host_.has_ipv6});
-  Status status = MakeFolders(paths_.bundle(), 0700);
+  Status status = WriteFile(paths_.run() + "/boot_id", BootId());
+  if (status.ok()) status = MakeFolders(paths_.bundle(), 0700);
   if (status.ok()) status = WriteFile(paths_.bundle() + "/config.json", config.dump(1));
   FaultPoint("worker.config");
   if (status.ok())
@@ -207,7 +215,10 @@ Status Sandbox::Create(const VmSpec& vm) {
 Status Sandbox::Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>& plumbed) {
   const auto init = Init();
   if (!init) return Internal("the sandbox's first process is gone before it was started");
-  NetworkPlan plan{.address = vm.address(), .mtu = host_.mtu, .sandbox_pid = init->pid};
+  NetworkPlan plan{.address = vm.address(),
+                   .resolvers = HostResolvers().addresses,
+                   .mtu = host_.mtu,
+                   .sandbox_pid = init->pid};
   for (const std::string& peer : vm.worker_addresses())
     if (peer != vm.address()) plan.peers.push_back(peer);
   TORUS_RETURN_IF_ERROR(Plumb(paths_, plan));
