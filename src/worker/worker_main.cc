@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -45,7 +46,7 @@ int Parse(int argc, char** argv, Options& options) {
   app.add_flag("--purge", options.purge, "take down and remove the VM, and return");
   try {
     // CLI11 takes the arguments in reverse order.
-    std::vector<std::string> arguments(argv, argv + argc);
+    std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
     std::ranges::reverse(arguments);
     app.parse(std::move(arguments));
     if (options.socket.empty() && !options.purge) throw CLI::RequiredError("--socket");

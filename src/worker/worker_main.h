@@ -5,7 +5,7 @@
 namespace torus::worker {
 
 // Runs the worker until its VM is deleted, or ends at once when the VM has a worker already.
-// `argv` holds what follows the word `worker`:
+// `argv` begins with the word `worker`; what follows:
 //   --socket PATH --dir FOLDER --node-uid UID --index N   as the agent;
 //   --detach besides: returns when the agent runs on its own, its output in FOLDER/log/worker.log;
 //   --purge besides: takes down and removes the VM, without a service, and returns.

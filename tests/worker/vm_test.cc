@@ -332,7 +332,7 @@ TEST_F(VmTest, StartsWithinASecond) {
 // The program is its own worker, as torus is.
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "worker") == 0)
-    return torus::worker::WorkerMain(argc - 2, argv + 2);
+    return torus::worker::WorkerMain(argc - 1, argv + 1);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
