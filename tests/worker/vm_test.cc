@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -243,6 +244,27 @@ TEST_F(VmTest, PipInstallsAsTheTutorialsTypeIt) {
                 "2>&1; tree --version | head -c 4")
                 .output,
             "tree");
+}
+
+TEST_F(VmTest, OurTpuWinsOverTheOneThatJaxBrings) {
+  const char* libtpu = std::getenv("TORUS_TEST_LIBTPU");
+  const char* engine = std::getenv("TORUS_TEST_ENGINE");
+  if (libtpu == nullptr || engine == nullptr)
+    GTEST_SKIP() << "set TORUS_TEST_LIBTPU and TORUS_TEST_ENGINE to the built files";
+  VmSpec vm = Spec();
+  vm.set_libtpu_path(libtpu);
+  vm.set_engine_path(engine);
+  ASSERT_NO_FATAL_FAILURE(RunVm(vm));
+  const auto pip = Ssh("ann", "pip install --upgrade pip && pip install 'jax[tpu]'");
+  if (pip.output.find("No matching distribution") != std::string::npos)
+    GTEST_SKIP() << "the package index cannot be reached from here";
+  ASSERT_EQ(pip.exit_code, 0) << pip.output;
+  const auto jax = Ssh("ann",
+                       "python3 -c 'import jax, jax.numpy as jnp, libtpu\n"
+                       "print(len(jax.devices()), jax.devices()[0].device_kind)\n"
+                       "print(float(jnp.ones((64, 64)).dot(jnp.ones((64, 64))).sum()))'");
+  EXPECT_THAT(jax.output, HasSubstr("8 TPU v2")) << jax.output;
+  EXPECT_THAT(jax.output, HasSubstr("262144.0")) << jax.output;
 }
 
 TEST_F(VmTest, AnAttackerInsideFindsNoWayOut) {
