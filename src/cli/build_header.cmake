@@ -1,5 +1,6 @@
 # Writes torus_build.h: version, commit and engine. Run at each build; the file is touched only when
 # it changes, so a new commit compiles version.cc and links, and nothing more.
+cmake_minimum_required(VERSION 3.25)
 execute_process(
   COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD
   OUTPUT_VARIABLE COMMIT

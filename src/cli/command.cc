@@ -46,6 +46,7 @@ CLI::App* AddCommand(CLI::App& parent, const std::string& name, const std::strin
                      const std::string& examples) {
   CLI::App* command = parent.add_subcommand(name, help);
   command->group("Commands");
+  command->get_help_ptr()->group("Flags");
   if (!examples.empty()) command->footer("Examples:\n" + examples);
   return command;
 }
