@@ -1,4 +1,8 @@
-"""PyTorch/XLA loads the library, too. Optional: skipped where torch_xla (tried: 2.9.0) is missing."""
+"""PyTorch/XLA loads the library, too. Optional: skipped where torch_xla (tried: 2.9.0) is missing.
+
+Without SPMD, torch_xla compiles for all chips and runs on one; the engine then waits for the
+others. So what uses one chip is tried on a slice of one.
+"""
 import importlib.util
 
 import pytest
@@ -6,7 +10,8 @@ import pytest
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None,
                                 reason="torch_xla is not installed")
 
-XLA = {"PJRT_DEVICE": "TPU", "TPU_ACCELERATOR_TYPE": "v2-8"}
+ONE_CHIP = {"PJRT_DEVICE": "TPU", "TPU_ACCELERATOR_TYPE": "v5litepod-1"}
+EIGHT_CORES = {"PJRT_DEVICE": "TPU", "TPU_ACCELERATOR_TYPE": "v2-8"}
 
 
 def test_trains_on_a_chip(run):
@@ -27,25 +32,25 @@ def test_trains_on_a_chip(run):
             torch_xla.sync()
             losses.append(loss.item())
         assert losses[-1] < losses[0] / 4, losses
-        """, **XLA)
+        """, **ONE_CHIP)
 
 
 def test_memory_and_out_of_memory(run):
     run("""
         import torch, torch_xla, torch_xla.core.xla_model as xm
         device = torch_xla.device()
-        x = torch.ones(1024, 1024, device=device)
+        x = torch.rand(1024, 1024).to(device) + 1
         torch_xla.sync()
         info = xm.get_memory_info(device)
-        assert info["bytes_used"] >= 4 * 2**20 and info["bytes_limit"] == int(7.48 * 2**30), info
+        assert info["bytes_used"] >= 4 * 2**20 and info["bytes_limit"] == int(15.75 * 2**30), info
         try:
-            torch.zeros(3 << 30, device=device).cpu()
+            torch.zeros(5 << 30, device=device).cpu()
         except RuntimeError as error:
-            assert "RESOURCE_EXHAUSTED" in str(error) and "HBM" in str(error), error
+            assert "Ran out of memory on HBM" in str(error), error
         else:
-            raise AssertionError("12 GiB fit into 7.48 GiB")
+            raise AssertionError("20 GiB fit into 15.75 GiB")
         assert torch.ones(3, device=device).sum().item() == 3
-        """, **XLA)
+        """, **ONE_CHIP)
 
 
 def test_spmd_over_all_chips(run):
@@ -58,4 +63,4 @@ def test_spmd_over_all_chips(run):
         x = torch.ones(16, 4).to(torch_xla.device())
         xs.mark_sharding(x, mesh, ("x", None))
         assert (x @ x.T).sum().item() == 16 * 16 * 4
-        """, **XLA)
+        """, **EIGHT_CORES)
