@@ -31,7 +31,8 @@ def read_images_and_labels(folder, name):
     images = gzip.decompress((folder / f"{name}-images-idx3-ubyte.gz").read_bytes())
     labels = gzip.decompress((folder / f"{name}-labels-idx1-ubyte.gz").read_bytes())
     images = np.frombuffer(images, np.uint8, offset=16).reshape(-1, 28, 28, 1)
-    return images.astype(np.float32) / 255, np.frombuffer(labels, np.uint8, offset=8).astype(np.int32)
+    labels = np.frombuffer(labels, np.uint8, offset=8)
+    return images.astype(np.float32) / 255, labels.astype(np.int32)
 
 
 def read_data(folder):

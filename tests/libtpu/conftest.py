@@ -23,8 +23,9 @@ def libtpu():
 
 @pytest.fixture(scope="session")
 def environment(libtpu):
-    """The environment of a program that finds libtpu.so, and nothing of this shell's TPU settings."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TPU_", "TORUS_", "JAX_", "XLA_"))}
+    """The environment of a program that finds libtpu.so, without this shell's TPU settings."""
+    ours = ("TPU_", "TORUS_", "JAX_", "XLA_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return kept | {"TPU_LIBRARY_PATH": str(libtpu), "JAX_PLATFORMS": "tpu"}
 
 

@@ -53,8 +53,9 @@ def test_is_a_v4_8_where_nothing_is_said(run):
 
 
 def test_reads_the_workers_description(run, tmp_path):
-    (tmp_path / "slice").write_text("ACCELERATOR_TYPE: 'v2-8'\nNODE_ID: 'my-first-tpu'\nNEWER: 'x'\n")
-    seen = json.loads(run(SHOW, TORUS_SLICE=str(tmp_path / "slice"), TPU_ACCELERATOR_TYPE="v4-8"))
+    file = tmp_path / "slice"
+    file.write_text("ACCELERATOR_TYPE: 'v2-8'\nNODE_ID: 'my-first-tpu'\nNEWER: 'x'\n")
+    seen = json.loads(run(SHOW, TORUS_SLICE=str(file), TPU_ACCELERATOR_TYPE="v4-8"))
     assert (seen["kind"], seen["count"]) == ("TPU v2", 8)
 
 

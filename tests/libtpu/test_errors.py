@@ -16,7 +16,8 @@ def said(run, **variables):
 
 def test_a_missing_engine(run):
     message = said(run, TORUS_ENGINE="/no/such/engine.so")
-    for part in ("FAILED_PRECONDITION", "/no/such/engine.so", "no such file", "scripts/deps.sh", "TORUS_ENGINE"):
+    for part in ("FAILED_PRECONDITION", "/no/such/engine.so", "no such file", "scripts/deps.sh",
+                 "TORUS_ENGINE"):
         assert part in message
 
 
@@ -46,7 +47,8 @@ def test_an_unknown_accelerator_type(run):
 
 def test_a_bad_slice_file(run, tmp_path):
     file = tmp_path / "slice"
-    for text, part in [("hello\n", "line 1: 'hello' lacks a key"), ("ZONE: 'z'\n", "ACCELERATOR_TYPE"),
+    for text, part in [("hello\n", "line 1: 'hello' lacks a key"),
+                       ("ZONE: 'z'\n", "ACCELERATOR_TYPE"),
                        ("ACCELERATOR_TYPE: 'v9-8'\n", "'v9-8'")]:
         file.write_text(text)
         message = said(run, TORUS_SLICE=str(file))
@@ -59,5 +61,5 @@ def test_a_missing_slice_file(run):
 
 
 def test_the_cpu_is_left_where_the_tpu_is_broken(run):
-    """With no platform demanded, JAX warns and goes on without the TPU."""
-    assert "CpuDevice" in run("import jax; print(jax.devices())", JAX_PLATFORMS="cpu", TORUS_ENGINE="/none")
+    show = "import jax; print(jax.devices())"
+    assert "CpuDevice" in run(show, JAX_PLATFORMS="cpu", TORUS_ENGINE="/none")

@@ -3,7 +3,8 @@ import re
 import subprocess
 
 # Libraries of glibc itself.
-ALLOWED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
+ALLOWED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+           "ld-linux-x86-64.so.2"}
 
 
 def output(*command):

@@ -82,7 +82,8 @@ def test_more_than_this_host_has_is_refused_and_kills_nobody(run):
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 mesh = Mesh(np.array(jax.devices()), ("x",))
 total = int(open("/proc/meminfo").read().split()[1]) * 1024
-make = jax.jit(lambda: jnp.zeros((64, total // 32), jnp.int8), out_shardings=NamedSharding(mesh, P("x")))
+make = jax.jit(lambda: jnp.zeros((64, total // 32), jnp.int8),
+               out_shardings=NamedSharding(mesh, P("x")))
 error = refused(make)
 assert "RESOURCE_EXHAUSTED" in error and "host" in error, error
 """, TPU_ACCELERATOR_TYPE="v5p-128")

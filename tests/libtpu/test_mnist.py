@@ -11,8 +11,9 @@ DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 def train(environment, *arguments):
-    return subprocess.run([sys.executable, str(EXAMPLE), *arguments], capture_output=True, text=True,
-                          timeout=600, env=environment | {"TPU_ACCELERATOR_TYPE": "v2-8"})
+    return subprocess.run([sys.executable, str(EXAMPLE), *arguments],
+                          env=environment | {"TPU_ACCELERATOR_TYPE": "v2-8"},
+                          capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="apt package dataset-fashion-mnist is not installed")
@@ -28,7 +29,8 @@ def test_one_epoch_reaches_the_accuracy(environment):
 def test_says_how_to_get_missing_data(environment):
     done = train(environment, "--data", "/no/such/folder")
     assert done.returncode == 1
-    assert "/no/such/folder" in done.stderr and "apt-get install dataset-fashion-mnist" in done.stderr
+    assert "/no/such/folder" in done.stderr
+    assert "apt-get install dataset-fashion-mnist" in done.stderr
     assert "Traceback" not in done.stderr
 
 

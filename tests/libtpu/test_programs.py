@@ -21,9 +21,11 @@ def test_collectives_over_all_chips(run):
         from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
         mesh = Mesh(np.array(jax.devices()), ("x",))
         x = jax.device_put(jnp.arange(16.0), NamedSharding(mesh, P("x")))
-        def over(f, out): return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=out))
+        def over(f, out):
+            return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=out))
         np.testing.assert_allclose(over(lambda v: jax.lax.psum(v.sum(), "x"), P())(x), 120)
-        rotated = over(lambda v: jax.lax.ppermute(v, "x", [(i, (i + 1) % 8) for i in range(8)]), P("x"))
+        ring = [(i, (i + 1) % 8) for i in range(8)]
+        rotated = over(lambda v: jax.lax.ppermute(v, "x", ring), P("x"))
         np.testing.assert_allclose(rotated(x), np.roll(np.arange(16.0), 2))
         gathered = over(lambda v: jax.lax.all_gather(v, "x", tiled=True)[None], P("x"))(x)
         np.testing.assert_allclose(gathered, np.tile(np.arange(16.0), (8, 1)))

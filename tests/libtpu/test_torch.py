@@ -19,7 +19,8 @@ def test_trains_on_a_chip(run):
         import torch, torch_xla
         device = torch_xla.device()
         torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to(device)
+        model = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)).to(device)
         optimizer = torch.optim.Adam(model.parameters(), 0.02)
         x = torch.randn(64, 8, device=device)
         y = x.sum(1, keepdim=True)
@@ -55,7 +56,8 @@ def test_memory_and_out_of_memory(run):
 
 def test_spmd_over_all_chips(run):
     run("""
-        import numpy as np, torch, torch_xla, torch_xla.runtime as xr, torch_xla.distributed.spmd as xs
+        import numpy as np, torch, torch_xla
+        import torch_xla.distributed.spmd as xs, torch_xla.runtime as xr
         xr.use_spmd()
         count = xr.global_runtime_device_count()
         assert count == 8, count

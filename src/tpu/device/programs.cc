@@ -1,5 +1,6 @@
 // Programs: compiled with the options that the engine takes, run where there is memory for them.
 #include <algorithm>
+#include <span>
 
 #include "tpu/device/compile_options.h"
 #include "tpu/device/state.h"
@@ -169,8 +170,8 @@ class Run {
   Status CheckMemory() const {
     const int64_t bytes = program_.run_bytes();
     for (size_t d = 0; d < count(); ++d) {
-      if (const Hbm& hbm = device(d).hbm; !hbm.Fits(bytes)) [[unlikely]]
-        return NoRoom(hbm);
+      const Hbm& hbm = device(d).hbm;
+      if (!hbm.Fits(bytes)) return NoRoom(hbm);
     }
     return client_->host->Check(total_bytes(), program_.name.c_str());
   }
@@ -178,8 +179,7 @@ class Run {
   // Books what the run made and strikes what it took over.
   void Book() {
     const OutputPlan* plan = program_.plan.load(std::memory_order_acquire);
-    if (plan == nullptr) [[unlikely]]
-      plan = LearnOutputs();
+    if (plan == nullptr) plan = LearnOutputs();
     StrikeDonated();
     if (plan == nullptr) return;
     for (size_t d = 0; d < count(); ++d) {
@@ -262,8 +262,7 @@ class Run {
   // Which arguments a program takes over shows after a run in which the caller let it take all.
   void StrikeDonated() {
     const auto* donated = program_.donated.load(std::memory_order_acquire);
-    if (donated == nullptr) [[unlikely]]
-      return LearnDonated();
+    if (donated == nullptr) return LearnDonated();
     for (size_t d = 0; d < args_.num_devices; ++d) {
       for (const size_t a : *donated) {
         if (MayTake(a)) StrikeBuffer(args_.argument_lists[d][a]);
@@ -283,17 +282,21 @@ class Run {
       }
       if (taken) donated->push_back(a);
     }
-    const bool all =
-        args_.options == nullptr || args_.options->num_non_donatable_input_indices == 0;
     const std::lock_guard lock(program_.learning);
-    if (all && program_.donated.load() == nullptr) program_.donated.store(donated.release());
+    if (Kept().empty() && program_.donated.load() == nullptr) {
+      program_.donated.store(donated.release());
+    }
+  }
+
+  // Arguments that the caller keeps in this run, whatever the program takes over otherwise.
+  std::span<const int64_t> Kept() const {
+    const PJRT_ExecuteOptions* options = args_.options;
+    if (options == nullptr || !TORUS_PJRT_HAS(options, num_non_donatable_input_indices)) return {};
+    return {options->non_donatable_input_indices, options->num_non_donatable_input_indices};
   }
 
   bool MayTake(size_t argument) const {
-    if (args_.options == nullptr) return true;
-    const auto* kept = args_.options->non_donatable_input_indices;
-    const auto* end = kept + args_.options->num_non_donatable_input_indices;
-    return std::find(kept, end, static_cast<int64_t>(argument)) == end;
+    return std::ranges::find(Kept(), static_cast<int64_t>(argument)) == Kept().end();
   }
 
   bool IsDeleted(PJRT_Buffer* buffer) const {
@@ -329,8 +332,7 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   if (program == nullptr) return CallExecute(s, args);
   Run run(s, *program, *args);
   if (!run.has_place()) return CallExecute(s, args);
-  if (Status room = run.CheckMemory(); !room.ok()) [[unlikely]]
-    return NewError(room);
+  if (Status room = run.CheckMemory(); !room.ok()) return NewError(room);
   if (PJRT_Error* error = CallExecute(s, args)) return error;
   run.Book();
   return nullptr;

@@ -83,7 +83,7 @@ struct Program {
   }
 
   Client* client = nullptr;
-  std::string name;
+  std::string name = "a program";
   std::vector<Device*> devices;  // it runs on these, in the order of its argument lists
   int64_t output_bytes = 0;      // a device's, less what it takes over from donated arguments
   int64_t temporary_bytes = 0;   // a device's, while it runs

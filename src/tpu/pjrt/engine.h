@@ -41,9 +41,8 @@ class Engine {
   // Calls the function at `slot` with the caller's struct.
   PJRT_Error* Call(size_t slot, void* args) {
     const Function function = functions_[slot];
-    if (function == nullptr) [[unlikely]]
-      return Missing(slot);
-    if (StructSize(args) < wanted_[slot].load(std::memory_order_relaxed)) [[unlikely]] {
+    if (function == nullptr) return Missing(slot);
+    if (StructSize(args) < wanted_[slot].load(std::memory_order_relaxed)) {
       return CallWidened(slot, args);
     }
     PJRT_Error* error = function(args);
