@@ -317,6 +317,34 @@ TEST_F(VmTest, AnAttackerInsideFindsNoWayOut) {
   ASSERT_TRUE(workers.RemoveLeftovers(uid_, 1).ok());
 }
 
+TEST_F(VmTest, ManyAtOnce) {
+  constexpr int kMany = 8;
+  std::vector<std::unique_ptr<FakeService>> services;
+  std::vector<VmPaths> vms;
+  const auto begin = Clock::now();
+  for (int i = 0; i < kMany; ++i) {
+    const std::string socket = fmt::format("{}/socket{}", folder_, i);
+    services.push_back(std::make_unique<FakeService>(socket));
+    services.back()->Start();
+    WorkerOrder order;
+    order.set_generation(1);
+    order.set_desired(RUN);
+    *order.mutable_vm() = Spec(i);
+    services.back()->Order(order);
+    ASSERT_TRUE(backend::WorkerProcess(folder_ + "/vms", socket).Start(uid_, i).ok());
+    vms.emplace_back(fmt::format("{}/vms/{}/{}", folder_, uid_, i), uid_, i);
+  }
+  for (auto& service : services) ASSERT_TRUE(service->Await(RUNNING, 1));
+  std::printf("%d VMs at once: %.3f s\n", kMany, duration<double>(Clock::now() - begin).count());
+  for (int i = 0; i < kMany; ++i) EXPECT_EQ(Ssh("ann", "whoami", "", Address(i)).output, "ann");
+  WorkerOrder order;
+  order.set_generation(2);
+  order.set_desired(DELETE);
+  for (auto& service : services) service->Order(order);
+  for (auto& service : services) ASSERT_TRUE(service->Await(DELETED, 2));
+  for (const VmPaths& vm : vms) EXPECT_THAT(Remains(vm), IsEmpty());
+}
+
 TEST_F(VmTest, ABadOrderIsToldAndTheNextOneWorks) {
   VmSpec vm = Spec();
   vm.set_image_root("/nonexistent");

@@ -6,6 +6,7 @@
 #define TORUS_SERVICE_BACKEND_BACKEND_H_
 
 #include <functional>
+#include <mutex>
 #include <string>
 
 #include "base/status.h"
@@ -31,11 +32,22 @@ class Backend {
   virtual model::Observation Converge(const model::NodeRecord& node,
                                       const model::ProjectRecord& project) = 0;
 
-  // `wake` is called with a node's name when there is news of it. Set it before the first Converge.
-  void set_wake(std::function<void(const std::string&)> wake) { wake_ = std::move(wake); }
+  // `wake` is called with a node's name when there is news of it; it may not call back. Once this
+  // returns, the one before is not called any more.
+  void set_wake(std::function<void(const std::string&)> wake) {
+    std::lock_guard lock(wake_mutex_);
+    wake_ = std::move(wake);
+  }
 
  protected:
-  std::function<void(const std::string&)> wake_;
+  void Wake(const std::string& node) {
+    std::lock_guard lock(wake_mutex_);
+    if (wake_) wake_(node);
+  }
+
+ private:
+  std::mutex wake_mutex_;
+  std::function<void(const std::string&)> wake_;  // guarded by wake_mutex_
 };
 
 }  // namespace torus::backend

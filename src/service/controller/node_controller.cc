@@ -50,6 +50,11 @@ NodeController::NodeController(store::Store& store, backend::Backend& backend, N
   WakeProject("");
 }
 
+NodeController::~NodeController() {
+  backend_.set_wake({});
+  store_.set_on_commit({});
+}
+
 void NodeController::WakeProject(const std::string& project) {
   const std::string prefix = project.empty() ? "" : project + "/locations/";
   auto nodes = store_.Read([&](store::View& view) { return view.List<model::NodeRecord>(prefix); });

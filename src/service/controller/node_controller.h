@@ -20,6 +20,7 @@ class NodeController {
   // Takes up every node of the store. `store` and `backend` are not owned and outlive it; it
   // becomes their listener.
   NodeController(store::Store& store, backend::Backend& backend, Now now);
+  ~NodeController();
 
  private:
   std::optional<WorkQueue::Clock::duration> Reconcile(const std::string& name);

@@ -160,8 +160,10 @@ void Store::RunGroup(std::vector<Request> group) {
     // A failure may have ended the transaction by itself; then there is nothing to roll back.
     if (!commit.ok()) (void)writer_->Execute("ROLLBACK");
   }
-  if (commit.ok() && on_commit_ && !(changes.nodes.empty() && changes.projects.empty()))
-    on_commit_(changes);
+  if (commit.ok() && !(changes.nodes.empty() && changes.projects.empty())) {
+    std::lock_guard lock(on_commit_mutex_);
+    if (on_commit_) on_commit_(changes);
+  }
   for (size_t i = 0; i < group.size(); ++i) group[i].done(commit.ok() ? outcomes[i] : commit);
 }
 

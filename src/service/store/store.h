@@ -143,8 +143,10 @@ class Store {
     return body(view);
   }
 
-  // Called on the writer's thread after each commit that changed something. Set it before use.
+  // Called on the writer's thread after each commit that changed something. Once this returns, the
+  // one before is not called any more.
   void set_on_commit(std::function<void(const Changes&)> on_commit) {
+    std::lock_guard lock(on_commit_mutex_);
     on_commit_ = std::move(on_commit);
   }
 
@@ -170,7 +172,8 @@ class Store {
 
   const std::string path_;
   std::unique_ptr<Connection> writer_;
-  std::function<void(const Changes&)> on_commit_;
+  std::mutex on_commit_mutex_;
+  std::function<void(const Changes&)> on_commit_;  // guarded by on_commit_mutex_
 
   std::mutex mutex_;
   std::condition_variable wake_;

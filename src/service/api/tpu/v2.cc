@@ -77,8 +77,7 @@ void RegisterNodes(const Context& context, gateway::Registry* registry) {
         return ChangeNode(context, transaction, "start", request.name());
       });
   registry->Read<v2::GetGuestAttributesRequest, v2::GetGuestAttributesResponse>(
-      "google.cloud.tpu.v2.Tpu.GetGuestAttributes",
-      [context](View& view, const auto& request) {
+      "google.cloud.tpu.v2.Tpu.GetGuestAttributes", [context](View& view, const auto& request) {
         return GetGuestAttributes(context, view, request);
       });
 }

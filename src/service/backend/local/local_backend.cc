@@ -134,7 +134,7 @@ void LocalBackend::WakeUid(const std::string& uid) {
     if (found == names_.end()) return;
     name = found->second;
   }
-  if (wake_) wake_(name);
+  Wake(name);
 }
 
 void LocalBackend::WakeAll() {
@@ -143,8 +143,7 @@ void LocalBackend::WakeAll() {
     std::lock_guard lock(mutex_);
     names = names_;
   }
-  for (const auto& [uid, name] : names)
-    if (wake_) wake_(name);
+  for (const auto& [uid, name] : names) Wake(name);
 }
 
 model::Observation LocalBackend::Converge(const model::NodeRecord& node,
