@@ -67,9 +67,13 @@ Result<pid_t> Spawn(const std::vector<std::string>& argv, const SubprocessOption
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   pid_t pid = 0;
   const std::vector<char*> environment = Pointers(options.environment);
-  const int error =
-      posix_spawnp(&pid, argv[0].c_str(), &actions, &attributes, Pointers(argv).data(),
-                   options.environment.empty() ? environ : environment.data());
+  // Administrators' programs are found though the caller's PATH lacks their folder.
+  int error = ENOENT;
+  for (const std::string& program : {argv[0], "/usr/sbin/" + argv[0]}) {
+    error = posix_spawnp(&pid, program.c_str(), &actions, &attributes, Pointers(argv).data(),
+                         options.environment.empty() ? environ : environment.data());
+    if (error != ENOENT) break;
+  }
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error == ENOENT) return NotFound("the program {} is not installed or not in PATH", argv[0]);

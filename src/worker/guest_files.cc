@@ -26,7 +26,7 @@ chmod 1777 /run/lock
 cat /run/torus/hostname >/etc/hostname
 cat /run/torus/hosts >/etc/hosts
 cat /run/torus/resolv.conf >/etc/resolv.conf
-/bin/sh /run/torus/accounts
+/bin/sh /run/torus/accounts boot
 
 # Processes get a moment to end by themselves, as at the shutdown of a machine.
 stop() {
@@ -77,13 +77,28 @@ echo "$(date -u +%Y-%m-%dT%H:%M:%SZ) $name ends with exit status $?"
 // Makes the users that have keys; those without keys any more lose sudo, not their files.
 constexpr char kAccounts[] = R"sh(#!/bin/sh
 group=google-sudoers
+mark=/var/lib/torus-making-users
+# A VM that was killed in the middle left locks and half a user.
+if [ -e $mark ] && [ "$1" = boot ]; then
+  rm -f /etc/passwd.lock /etc/shadow.lock /etc/group.lock /etc/gshadow.lock /etc/sub?id.lock
+  pwconv
+  grpconv
+fi
+make() {
+  : >$mark
+  own=
+  getent group "$1" >/dev/null && own="-g $1"
+  useradd --badname -m -s /bin/bash -p '*' -G $group $own "$1" || echo "cannot make $1"
+}
 while read -r user; do
   if ! getent passwd "$user" >/dev/null; then
-    useradd --badname -m -s /bin/bash -p '*' -G $group "$user" || echo "cannot make $user"
+    make "$user"
   elif [ "$user" != root ]; then
     id -nG "$user" | grep -qw $group || gpasswd -a "$user" $group
   fi
+  [ ! -e $mark ] || mkhomedir_helper "$user"
 done </run/torus/users
+rm -f $mark
 getent group $group | cut -d: -f4 | tr , '\n' | while read -r user; do
   [ -z "$user" ] || grep -qxF "$user" /run/torus/users || gpasswd -d "$user" $group
 done

@@ -117,6 +117,10 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
                                 ? ""
                                 : fmt::format("    iifname \"{}\" ip daddr {{ {} }} accept\n",
                                               vm.link(), fmt::join(plan.peers, ", "));
+  const std::string from_peers = plan.peers.empty()
+                                     ? ""
+                                     : fmt::format("    oifname \"{}\" ip saddr {{ {} }} accept\n",
+                                                   vm.link(), fmt::join(plan.peers, ", "));
   const NameRules names = RulesForNames(vm.link(), plan.resolvers);
   // Removed and made anew in one transaction: a table of before may guard another address.
   return fmt::format(
@@ -137,7 +141,9 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
       "    iifname \"{link}\" ct state established,related accept\n"
       "{peers}{names_forward}"
       "    iifname \"{link}\" ip daddr {{ {range}, 169.254.0.0/16 }} drop\n"
-      "    oifname \"{link}\" meta nfproto != ipv4 drop\n"
+      "    oifname \"{link}\" ct state established,related accept\n"
+      "{from_peers}"
+      "    oifname \"{link}\" drop\n"
       "  }}\n"
       "  chain postrouting {{\n"
       "    type nat hook postrouting priority 100; policy accept;\n"
@@ -145,7 +151,7 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
       "  }}\n"
       "}}\n",
       fmt::arg("table", vm.table()), fmt::arg("link", vm.link()), fmt::arg("address", plan.address),
-      fmt::arg("peers", peers), fmt::arg("range", kVmRange),
+      fmt::arg("peers", peers), fmt::arg("from_peers", from_peers), fmt::arg("range", kVmRange),
       fmt::arg("names_prerouting", names.prerouting), fmt::arg("names_input", names.input),
       fmt::arg("names_forward", names.forward));
 }

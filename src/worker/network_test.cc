@@ -36,6 +36,7 @@ TEST(Network, RulesNameOnlyThisVm) {
   EXPECT_THAT(rules, HasSubstr("ip saddr != 10.128.0.9 drop"));
   EXPECT_THAT(rules, HasSubstr("ip daddr { 10.128.0.0/16, 169.254.0.0/16 } drop"));
   EXPECT_THAT(rules, HasSubstr(fmt::format("iifname \"{}\" drop", kVm.link())));
+  EXPECT_THAT(rules, HasSubstr(fmt::format("oifname \"{}\" drop", kVm.link())));
   EXPECT_THAT(rules, HasSubstr("masquerade"));
   NetworkPlan slice = kPlan;
   slice.peers = {"10.128.0.10", "10.128.0.11"};

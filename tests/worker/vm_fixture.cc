@@ -18,6 +18,9 @@ using std::chrono::seconds;
 
 std::string VmTest::image_root_;
 
+// Far from those that a service on this machine gives out, as the addresses are.
+constexpr uint32_t kUidBase = 3'000'000'000;
+
 void VmTest::SetUpTestSuite() {
   if (geteuid() != 0) return;
   const char* images = std::getenv("TORUS_TEST_IMAGES");
@@ -77,7 +80,7 @@ VmSpec VmTest::Spec(int n) const {
   vm.set_image_root(image_root_);
   vm.set_libtpu_path(folder_ + "/libtpu.so");
   vm.set_engine_path(folder_ + "/engine.so");
-  vm.set_uid_base(1'000'000 + 65536 * static_cast<uint32_t>(n));
+  vm.set_uid_base(kUidBase + 65536 * static_cast<uint32_t>(n));
   (*vm.mutable_metadata())["ssh-keys"] = "ann:" + PublicKey(key_);
   return vm;
 }
@@ -152,7 +155,8 @@ std::vector<std::string> VmTest::Remains(const VmPaths& paths) const {
       if (line.starts_with("State:\tZ")) break;
       if (!line.starts_with("Uid:")) continue;
       const long uid = std::strtol(line.c_str() + 4, nullptr, 10);
-      if (uid >= 1'000'000 && uid < 1'065'536) found.push_back("process " + entry.path().string());
+      if (uid >= kUidBase && uid < kUidBase + 65536 * 16)
+        found.push_back("process " + entry.path().string());
     }
   }
   return found;

@@ -273,7 +273,7 @@ TEST_F(VmTest, AnAttackerInsideFindsNoWayOut) {
     return Ssh("ann", "sudo sh -c '" + command + "' 2>&1; echo $?").output;
   };
   // Root inside is nobody outside.
-  EXPECT_THAT(Ssh("ann", "cat /proc/self/uid_map").output, HasSubstr("1000000"));
+  EXPECT_THAT(Ssh("ann", "cat /proc/self/uid_map").output, HasSubstr("3000000000"));
   for (const char* command :
        {"mount -t tmpfs none /mnt", "unshare -Ur true", "unshare -m true",
         "chroot /proc/1/root/.. "
