@@ -145,6 +145,7 @@ std::vector<std::string> SshOptions(const SshSession& session, const SshFlags& f
   if (strict.empty()) strict = session.host_keys_known ? "yes" : "accept-new";
   return {"-i", session.key_file,
           "-o", "CheckHostIP=no",
+          "-o", "ConnectTimeout=20",  // a VM that is gone says nothing; OpenSSH would wait minutes
           "-o", "HashKnownHosts=no",
           "-o", "HostKeyAlias=" + HostKeyAlias(session.node_id, worker.index),
           "-o", "IdentitiesOnly=yes",

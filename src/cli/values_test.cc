@@ -216,8 +216,8 @@ TEST(Sessions, SshIsToldAllItNeeds) {
   flags.command = "echo it's";
   const auto programs = SshPrograms(session, flags);
   EXPECT_EQ(ToShell(programs),
-            "ssh -i /k -o CheckHostIP=no -o HashKnownHosts=no -o HostKeyAlias=tpu.42-0 -o "
-            "IdentitiesOnly=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/h -L "
+            "ssh -i /k -o CheckHostIP=no -o ConnectTimeout=20 -o HashKnownHosts=no -o "
+            "HostKeyAlias=tpu.42-0 -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/h -L "
             "80:1.2.3.4:80 ada@1.2.3.4 -- 'echo it'\\''s'\n");
   flags.plain = true;
   flags.ssh_flags.clear();

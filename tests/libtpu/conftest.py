@@ -1,7 +1,7 @@
 """Tests of libtpu.so as frameworks load it, with real JAX, each in a process of its own.
 
 TORUS_LIBTPU names the library (default: build/release/libtpu.so). Run with a Python that has
-tests/requirements-jax.txt installed.
+tests/requirements.txt installed.
 """
 import os
 import pathlib
