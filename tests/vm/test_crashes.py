@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import torus
-from conftest import CREATE, DATA, leftovers
+from tpu_vm import CREATE, DATA, leftovers, note_uids, seen_uids, tag
 
 
 def test_the_service_is_killed_in_the_middle_of_a_create(local):
@@ -49,7 +49,9 @@ def kill_everything():
     pids = [int(l.split()[0]) for l in subprocess.run(
         ["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout.splitlines()
         if str(DATA) in l and "serve" not in l]
-    for cgroup in pathlib.Path("/sys/fs/cgroup").glob("**/torus-*/cgroup.procs"):
+    note_uids()
+    tags = {tag(uid) for uid in seen_uids}
+    for cgroup in [c for t in tags for c in pathlib.Path("/sys/fs/cgroup").glob(f"**/torus-{t}/cgroup.procs")]:
         pids += [int(p) for p in cgroup.read_text().split()]
     for pid in set(pids):
         try:
@@ -61,7 +63,7 @@ def kill_everything():
     for mount in sorted(mounts, reverse=True):
         subprocess.run(["umount", "-l", mount], check=True)
     for line in subprocess.run(["nft", "list", "tables"], capture_output=True, text=True).stdout.splitlines():
-        if "torus_" in line:
+        if any(t in line for t in tags):
             subprocess.run(["nft", "delete", *line.split()], check=True)
 
 

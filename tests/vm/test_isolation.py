@@ -2,7 +2,7 @@
 import pytest
 
 import torus
-from conftest import CREATE, DATA
+from tpu_vm import CREATE, DATA
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,81 @@
+"""A service with real TPU VMs on this machine, for tests and benchmarks. Needs root.
+
+TORUS_TEST_DATA names the data folder (default: /var/tmp/torus-tests; every parent must let others
+pass, since a VM's root is nobody on the host). Its base image is kept between runs.
+"""
+import os
+import pathlib
+import subprocess
+
+import torus
+
+DATA = pathlib.Path(os.environ.get("TORUS_TEST_DATA", "/var/tmp/torus-tests"))
+CREATE = ["--accelerator-type=v2-8", "--version=tpu-ubuntu2204-base"]
+
+
+def tag(uid, index=0):
+    """What names a VM's link, table and cgroup (src/worker/vm_paths.h): 48 bits of an FNV-1a hash."""
+    value = 0xcbf29ce484222325
+    for byte in f"{uid}/{index}".encode():
+        value = (value ^ byte) * 0x100000001b3 % 2**64
+    return f"{value >> 16:012x}"
+
+
+seen_uids = set()  # of every VM that these tests made; another service's VMs are not our business
+
+
+def note_uids():
+    seen_uids.update(p.name for p in (DATA / "data/vms").glob("*"))
+
+
+def leftovers():
+    """All that our VMs leave on a host while they live: after the last delete it must be empty."""
+    def lines(*command):
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    note_uids()
+    tags = {tag(uid) for uid in seen_uids}
+    named = lines("ip", "-o", "link") + lines("ip", "-o", "route") + lines("nft", "list", "tables")
+    named += [str(p) for p in pathlib.Path("/sys/fs/cgroup").glob("**/torus-*")]
+    found = [line for line in named if any(t in line for t in tags)]
+    found += [l for l in lines("ps", "-eo", "stat,pid,args") if str(DATA) in l and "serve" not in l
+              and not l.startswith("Z")]
+    found += [l for l in pathlib.Path("/proc/mounts").read_text().splitlines() if str(DATA) in l]
+    found += [str(p) for p in (DATA / "data/vms").glob("*")]
+    return found
+
+
+class LocalService(torus.Service):
+    """A service whose TPU VMs are on this machine, and the user who logs in to them."""
+
+    def __init__(self, home):
+        super().__init__(DATA, backend="local", environment={"HOME": str(home), "USER": "dev",
+                                                             "XDG_CONFIG_HOME": str(home / "config")})
+        self.home = home
+
+    def vm(self, verb, node, *flags, check=True, timeout=900):
+        done = self.torus("tpu-vm", verb, node, *flags, check=check, timeout=timeout)
+        note_uids()
+        return done
+
+    def ssh(self, node, command, check=True, timeout=900):
+        """Runs a command in the node's VM as the user dev."""
+        return self.torus("tpu-vm", "ssh", f"dev@{node}", "--quiet", f"--command={command}",
+                          check=check, timeout=timeout)
+
+    def says(self, node, command):
+        return self.ssh(node, command).stdout.strip()
+
+    def worker_pid(self, node):
+        uid = self.uid(node)
+        return int((DATA / "data/vms" / uid / "0/run/worker.pid").read_text().split()[0])
+
+    def uid(self, node):
+        """The node's uid, which names its folder."""
+        host = self.says(node, "grep NODE_UID /run/torus/slice")
+        return host.split("'")[1]
+
+    def delete_all(self):
+        for node in self.ok("GET", f"/v2/projects/{torus.PROJECT}/locations/-/nodes").get("nodes", []):
+            status, operation = self.call("DELETE", "/v2/" + node["name"])
+            if status == 200:
+                self.wait(operation, 120)
