@@ -105,3 +105,16 @@ def test_many_connections_at_once(service):
     for connection in connections:
         connection.sendall(get())
     assert all(b" 200 " in c.recv(4096) for c in connections)
+
+
+def test_a_silent_client_is_dropped(service):
+    """10 s for the first bytes; a service with slow clients serves others meanwhile."""
+    silent = [socket.create_connection(("127.0.0.1", service.port)) for _ in range(20)]
+    silent[0].sendall(b"PR")
+    assert b" 200 " in talk(service, get()).splitlines()[0]
+    for connection in silent:
+        connection.settimeout(20)
+        try:
+            assert connection.recv(1) == b""
+        except ConnectionResetError:
+            pass  # what it had sent was never read

@@ -1,6 +1,7 @@
 """TPU VMs on this machine, which needs root: without it these tests are skipped and say so."""
 import os
 import shutil
+import time
 
 import pytest
 
@@ -16,11 +17,27 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="TPU VMs need root"))
 
 
+def watch_create(service, node):
+    """Creates and deletes a node; returns what its operation said on the way."""
+    operation, details = service.create(node), []
+    while not operation["done"]:
+        time.sleep(0.05)
+        operation = service.ok("GET", "/v2/" + operation["name"])
+        detail = operation["metadata"].get("statusDetail")
+        if detail and detail not in details:
+            details.append(detail)
+    assert "response" in operation, operation
+    service.vm("delete", node, "--quiet")
+    return details
+
+
 @pytest.fixture(scope="session")
 def local(tmp_path_factory):
     service = LocalService(tmp_path_factory.mktemp("home"))
     service.log.unlink(missing_ok=True)
+    service.image_was_there = any((DATA / "data/images").glob("[0-9a-f]*/rootfs"))
     service.start()
+    service.first_create_details = watch_create(service, "first")
     yield service
     if service.process is None:
         service.start()
