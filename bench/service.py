@@ -7,8 +7,8 @@ A line a figure, with its bar where it has one; exits with 1 if a bar is missed.
 needs root, and says so without it. Times are of the wall clock, seen from a client on this machine;
 the page cache is warm and the VMs' base image exists (the first create, not counted, makes it).
 
-VMs live in TORUS_TEST_DATA (default: /var/tmp/torus-bench), whose base image is kept; all else is
-removed. TORUS names the binary (default: build/release/torus). Traffic goes to loopback and to the
+VMs live in TORUS_TEST_DATA (default: /var/tmp/torus-bench; every parent must let others pass),
+whose base image is kept; the VMs are removed. TORUS names the binary (default: build/release/torus). Traffic goes to loopback and to the
 addresses of the VMs made here.
 """
 import argparse
@@ -272,11 +272,12 @@ def measure_local(starts, creates):
             begin = time.perf_counter()
             client.delete(f"b{i}")
             deleted.append((time.perf_counter() - begin) * 1000)
+            assert not list((DATA / "data/vms").glob("*")), "a deleted VM's folder is gone"
         say_times("create v2-8 -> READY, sshd answers", made, CREATE_BAR)
         medians = [statistics.median(step) for step in zip(*steps)]
         for name, median in zip(STEPS, medians):
             print(f"  {name:<44} {median:4.0f} ms  {median / sum(medians):4.0%}")
-        say_times("delete v2-8, nothing left", deleted)
+        say_times("delete v2-8 -> node and its files gone", deleted)
     finally:
         try:
             if service.process:
