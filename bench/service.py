@@ -8,8 +8,8 @@ needs root, and says so without it. Times are of the wall clock, seen from a cli
 the page cache is warm and the VMs' base image exists (the first create, not counted, makes it).
 
 VMs live in TORUS_TEST_DATA (default: /var/tmp/torus-bench; every parent must let others pass),
-whose base image is kept; the VMs are removed. TORUS names the binary (default: build/release/torus). Traffic goes to loopback and to the
-addresses of the VMs made here.
+whose base image is kept; the VMs are removed. TORUS names the binary (default: build/release/torus).
+Traffic goes to loopback and to the addresses of the VMs made here.
 """
 import argparse
 import datetime
