@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <mutex>
 
 extern char** environ;
 
@@ -19,6 +20,23 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxOutput = 256 * 1024;
+
+// The children whose status somebody in here waits for.
+std::mutex waited_mutex;
+int waited = 0;  // guarded by waited_mutex
+
+class Waited {
+ public:
+  Waited() { Add(1); }
+  ~Waited() { Add(-1); }
+  Waited(const Waited&) = delete;
+
+ private:
+  static void Add(int number) {
+    const std::lock_guard lock(waited_mutex);
+    waited += number;
+  }
+};
 
 // Owns a descriptor.
 class Fd {
@@ -168,6 +186,7 @@ Result<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv,
   Fd null(options.capture ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC));
   Fd null_in(options.input.empty() ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1);
 
+  const Waited mine;
   const auto deadline = Clock::now() + options.timeout;
   TORUS_ASSIGN_OR_RETURN(const pid_t pid,
                          Spawn(argv, options, null_in.get() >= 0 ? null_in.get() : child_in.get(),
@@ -194,6 +213,13 @@ Result<std::string> RunChecked(const std::vector<std::string>& argv,
   while (tail.ends_with('\n')) tail.remove_suffix(1);
   return Internal("{} {} failed with exit code {}: {}", argv[0], argv.size() > 1 ? argv[1] : "",
                   result.exit_code, tail);
+}
+
+void ReapOrphans() {
+  const std::lock_guard lock(waited_mutex);
+  if (waited > 0) return;
+  while (waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
 }
 
 }  // namespace torus

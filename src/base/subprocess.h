@@ -42,6 +42,11 @@ Result<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv,
 Result<std::string> RunChecked(const std::vector<std::string>& argv,
                                const SubprocessOptions& options = {});
 
+// Reaps the dead children of this process that came to it from a parent that died (it is a
+// subreaper). Takes no status that RunSubprocess waits for: while one is under way on another
+// thread it does nothing. REQUIRES: whoever else waits for a child does so on the calling thread.
+void ReapOrphans();
+
 }  // namespace torus
 
 #endif  // TORUS_BASE_SUBPROCESS_H_

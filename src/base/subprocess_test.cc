@@ -2,6 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
 
 namespace torus {
 namespace {
@@ -51,6 +57,28 @@ TEST(Subprocess, CheckedTellsTheEndOfTheOutput) {
   const auto result = RunChecked({"sh", "-c", "echo no such link >&2; exit 2"});
   ASSERT_FALSE(result);
   EXPECT_THAT(result.error().message(), HasSubstr("exit code 2: no such link"));
+}
+
+// Whether the process is there, be it as a zombie.
+bool Exists(pid_t pid) { return kill(pid, 0) == 0; }
+
+TEST(Subprocess, OrphansAreReapedAndNoStatusIsStolen) {
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  // The shell ends before its child does, which so comes to this process.
+  const auto made = RunSubprocess({"sh", "-c", "sleep 0.05 >/dev/null 2>&1 & echo $!"});
+  ASSERT_TRUE(made);
+  const pid_t orphan = std::stoi(made->output);
+  EXPECT_TRUE(Exists(orphan));
+  std::atomic<bool> done = false;
+  std::thread reaper([&] {
+    while (!done) ReapOrphans();
+  });
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(RunSubprocess({"sh", "-c", "exit 7"})->exit_code, 7);
+  for (int i = 0; i < 2000 && Exists(orphan); ++i) usleep(1000);
+  EXPECT_FALSE(Exists(orphan));
+  done = true;
+  reaper.join();
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 }  // namespace

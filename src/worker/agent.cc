@@ -7,6 +7,7 @@
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/subprocess.h"
 
 namespace torus::worker {
 namespace {
@@ -51,6 +52,8 @@ void Agent::Run() {
       if (order_->generation() != seen) not_before_ = SteadyTime();
       seen = order_->generation();
     }
+    // Whatever a killed `runc exec` left to us has ended meanwhile.
+    ReapOrphans();
     if (Step()) return;
   }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/subprocess.h"
 
 namespace torus::worker {
 namespace {
@@ -55,6 +56,7 @@ bool Empty(const fs::path& cgroup) {
 Status Remove(const fs::path& cgroup) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (std::chrono::steady_clock::now() < deadline) {
+    ReapOrphans();
     if (Empty(cgroup)) {
       if (rmdir(cgroup.c_str()) == 0 || errno == ENOENT) return {};
       if (errno != EBUSY) return ErrnoStatus(errno, "remove the cgroup", cgroup);

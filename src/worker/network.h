@@ -9,9 +9,10 @@
 // lets a VM reach the world as the host does (masqueraded), and the other workers of its own slice;
 // it drops what goes to the host's own addresses, to other VMs, to link-local addresses (a real
 // cloud's metadata server), what comes from a forged source, and all IPv6. From outside only
-// answers come in, and the slice's other workers; the host itself may reach every port. The one exception is
-// name service: the host's resolvers are answered from, on port 53, wherever they are. A resolver
-// on a link-local address (as on a real cloud's machines) is reached through the gateway's.
+// answers come in, and the slice's other workers; the host itself may reach every port. The one
+// exception is name service: the host's resolvers are answered from, on port 53, wherever they are.
+// A resolver on a link-local address (as on a real cloud's machines) is reached through the
+// gateway's.
 //
 // The texts are pure. Plumb and Unplumb touch the host; both are idempotent.
 #ifndef TORUS_WORKER_NETWORK_H_

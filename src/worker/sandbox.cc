@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -37,6 +38,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr auto kRuncTime = seconds(30);
+constexpr auto kAccountsTime = seconds(20);
 constexpr auto kGentleTime = seconds(5);
 constexpr auto kShutdownScriptTime = seconds(65);
 
@@ -56,10 +58,23 @@ Json ReadJson(const std::string& path) {
   return text ? Json::parse(*text, nullptr, false) : Json();
 }
 
-// Reaps it should it be ours (the worker is the subreaper of what runc leaves).
+// Reaps what is ours (the worker is the subreaper of what runc leaves): the sandbox's first process
+// dies only when every process in it is reaped, a zombie of ours among them.
 bool IsGone(const ProcessIdentity& process) {
-  waitpid(static_cast<pid_t>(process.pid), nullptr, WNOHANG);
+  ReapOrphans();
   return !IsAlive(process);
+}
+
+// Kills a program that a killed `runc exec` has left running, with its group. A number that is no
+// child of this process any more is another's.
+void KillLeftExec(const std::string& pid_file) {
+  const auto text = ReadFile(pid_file);
+  const pid_t pid = text ? static_cast<pid_t>(std::strtol(text->c_str(), nullptr, 10)) : 0;
+  siginfo_t info;
+  if (pid <= 1 || waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0)
+    return;
+  kill(-pid, SIGKILL);
+  kill(pid, SIGKILL);
 }
 
 bool WaitGone(const ProcessIdentity& process, milliseconds limit) {
@@ -256,14 +271,23 @@ Status Sandbox::Refresh(const VmSpec& vm, const Accounts& accounts) {
   return {};
 }
 
+Result<std::string> Sandbox::Exec(const std::string& script, milliseconds timeout) const {
+  const std::string pid_file = paths_.run() + "/exec.pid";
+  unlink(pid_file.c_str());
+  auto output = RunChecked({"runc", "--root", paths_.runc_root(), "exec", "--pid-file", pid_file,
+                            paths_.container(), "/bin/sh", "/run/torus/" + script},
+                           {.timeout = timeout});
+  if (!output && output.error().code() == Code::kDeadlineExceeded) KillLeftExec(pid_file);
+  return output;
+}
+
 Status Sandbox::MakeUsers() const {
   Status status;
   for (int tries = 0; tries < 3; ++tries) {
-    const auto made = RunChecked({"runc", "--root", paths_.runc_root(), "exec", paths_.container(),
-                                  "/bin/sh", "/run/torus/accounts"},
-                                 {.timeout = seconds(20)});
+    const auto made = Exec("accounts", kAccountsTime);
     if (made) return {};
     status = made.error();
+    if (status.code() == Code::kDeadlineExceeded) break;
   }
   return status;
 }

@@ -62,6 +62,9 @@ class Sandbox {
   Status PrepareFiles(const VmSpec& vm, const Accounts& accounts);
   Status Create(const VmSpec& vm);
   Status MakeUsers() const;
+  // Runs a script of /run/torus in the VM, as its root; returns its output. Nothing of it is left
+  // when its time is over.
+  Result<std::string> Exec(const std::string& script, std::chrono::milliseconds timeout) const;
   Status Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>& plumbed);
   Status Runc(std::vector<std::string> arguments, std::chrono::milliseconds timeout) const;
   void StopGently(const ProcessIdentity& init) const;

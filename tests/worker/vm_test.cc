@@ -151,6 +151,24 @@ TEST_F(VmTest, ASandboxThatDiesIsStartedAgain) {
   EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
 }
 
+TEST_F(VmTest, ACommandInsideThatHangsHoldsUpNoDelete) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  // A program of the VM's owner in the way of the one that makes users.
+  ASSERT_EQ(Ssh("ann",
+                "printf '#!/bin/sh\nsleep 1000\n' | sudo tee /usr/local/sbin/useradd >/dev/null; "
+                "sudo chmod 755 /usr/local/sbin/useradd")
+                .exit_code,
+            0);
+  VmSpec vm = Spec();
+  (*vm.mutable_metadata())["ssh-keys"] += "\nbob:" + PublicKey(key_);
+  Order(RUN, vm);
+  ASSERT_TRUE(service_->Await(RUNNING, generation_)) << "a user's useradd is no failure of ours";
+  EXPECT_EQ(Ssh("ann", "pgrep -c sleep").output, "0") << "what hung is gone";
+  Order(DELETE);
+  ASSERT_TRUE(service_->Await(DELETED, generation_));
+  EXPECT_THAT(Remains(*paths_), IsEmpty());
+}
+
 TEST_F(VmTest, KilledAtEveryStepItEndsWellAllTheSame) {
   for (const char* point :
        {"worker.lock", "worker.pid", "worker.pin", "worker.host_key", "worker.guest_files",
