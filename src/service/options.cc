@@ -1,9 +1,12 @@
 #include "service/options.h"
 
+#include <fmt/format.h>
+#include <toml++/toml.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 namespace torus::service {
 namespace {
@@ -26,7 +29,39 @@ std::string DefaultLibtpu() {
   return fs::exists(built, error) ? built : folder.parent_path() / "lib/torus/libtpu.so";
 }
 
+// CLI11 reads but a part of TOML, and forgives much; toml++ reads all of it and names the line.
+class TomlConfig : public CLI::Config {
+ public:
+  std::string to_config(const CLI::App*, bool, bool, std::string) const override { return {}; }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> items;
+    try {
+      for (const auto& [key, value] : toml::parse(input)) {
+        const auto text = value.value<std::string>();
+        if (!text)
+          throw CLI::ConfigError(fmt::format("line {}: {} must be a text in quotes",
+                                             value.source().begin.line, key.str()));
+        items.push_back({.parents = {}, .name = std::string(key.str()), .inputs = {*text}});
+      }
+    } catch (const toml::parse_error& error) {
+      throw CLI::ConfigError(
+          fmt::format("line {}: {}", error.source().begin.line, error.description()));
+    }
+    return items;
+  }
+};
+
 }  // namespace
+
+int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
+  const auto* config = app.get_config_ptr();
+  if (error.get_exit_code() == 0 || config == nullptr || config->count() == 0)
+    return app.exit(error) == 0 ? 0 : 2;
+  fmt::print(stderr, "error: {} (on the command line or in {})\n", error.what(),
+             config->as<std::string>());
+  return 2;
+}
 
 void AddOptions(CLI::App* app, Options* options) {
   options->data_dir = DefaultDataDir();
@@ -52,6 +87,8 @@ void AddOptions(CLI::App* app, Options* options) {
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
   app->set_config("--config", "", "TOML file with these options, by their long names");
+  app->config_formatter(std::make_shared<TomlConfig>());
+  app->allow_config_extras(CLI::config_extras_mode::error);
 }
 
 }  // namespace torus::service

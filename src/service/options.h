@@ -22,6 +22,10 @@ struct Options {
 // and on where the program is are set at once.
 void AddOptions(CLI::App* app, Options* options);
 
+// Prints what CLI11 found wrong, or the help that was asked for; names the file that may be to
+// blame. Returns the exit status: 0 for help, 2 for a mistake.
+int ReportParseError(const CLI::App& app, const CLI::ParseError& error);
+
 }  // namespace torus::service
 
 #endif  // TORUS_SERVICE_OPTIONS_H_

@@ -14,8 +14,11 @@
 #include "service/backend/fake/fake_backend.h"
 #include "service/backend/local/local_backend.h"
 #include "service/controller/node_controller.h"
+#include "service/controller/operation_sweeper.h"
 #include "service/gateway/gateway.h"
+#include "service/model/operation.h"
 #include "service/options.h"
+#include "service/placement/slots.h"
 #include "service/store/data_folder.h"
 #include "service/store/store.h"
 
@@ -44,6 +47,7 @@ class Service {
     TORUS_ASSIGN_OR_RETURN(store_, store::Store::Open(folder_->database()));
     TORUS_RETURN_IF_ERROR(StartBackend(options));
     controller_ = std::make_unique<controller::NodeController>(*store_, *backend_, Now);
+    sweeper_ = std::make_unique<controller::OperationSweeper>(*store_, Now);
     registry_ = std::make_unique<gateway::Registry>(*store_);
     const api::Context context{&catalogue(), backend_.get(), Now};
     api::tpu::RegisterV2(context, registry_.get());
@@ -59,7 +63,6 @@ class Service {
   // Requests under way are answered, nothing new is taken, workers go on.
   ~Service() {
     if (gateway_) gateway_->Stop(kDrainSeconds);
-    gateway_.reset();
   }
 
  private:
@@ -86,8 +89,19 @@ class Service {
     std::set<std::string> known;
     for (const auto& node : nodes) known.insert(node.uid());
     local->RemoveOrphans(std::move(known));
+    TORUS_RETURN_IF_ERROR(ChooseFirstSlot());
     backend_ = std::move(local);
     return {};
+  }
+
+  // Two services on one machine share its addresses: a new data folder begins somewhere of its own,
+  // so that they seldom meet. (Where they do, the worker refuses the address.)
+  Status ChooseFirstSlot() {
+    return store_->WriteAndWait([](store::Transaction& transaction) -> Status {
+      TORUS_ASSIGN_OR_RETURN(const int64_t last, transaction.LastSlot());
+      if (last != 0) return {};
+      return transaction.SetLastSlot(1 + model::NewId() % placement::kMaxSlot);
+    });
   }
 
   const hardware::Catalogue& catalogue() const {
@@ -96,11 +110,13 @@ class Service {
 
   std::optional<hardware::Catalogue> own_catalogue_;  // with the operator's rows, if there are any
   std::unique_ptr<store::DataFolder> folder_;
+  // Before the store: a write that outlives the drain still answers to the gateway's threads.
+  std::unique_ptr<gateway::Gateway> gateway_;
+  std::unique_ptr<gateway::Registry> registry_;
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<controller::NodeController> controller_;
-  std::unique_ptr<gateway::Registry> registry_;
-  std::unique_ptr<gateway::Gateway> gateway_;
+  std::unique_ptr<controller::OperationSweeper> sweeper_;
 };
 
 // A connection is a descriptor, and the soft limit is often 1,024.
@@ -120,7 +136,7 @@ int ServeMain(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    return ReportParseError(app, error);
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("torus"));
   spdlog::set_level(spdlog::level::from_str(options.log_level));

@@ -83,6 +83,23 @@ def test_headers_and_bodies_have_limits(service):
     assert b" 413 " in talk(service, head.encode()).splitlines()[0]
 
 
+def test_a_client_that_still_sends_reads_why_it_was_refused(service):
+    for size in (5 << 20, 12 << 20):
+        status, answer = service.call("POST", f"{NODES}?nodeId=big", b"x" * size)
+        assert status == 413 and "larger than" in answer["error"]["message"]
+
+
+def test_head_gets_no_body(service):
+    answer = talk(service, f"HEAD {NODES} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() + get())
+    first, rest = answer.split(b"\r\n\r\n", 1)
+    assert b" 200 " in first.splitlines()[0] and b"Content-Length: " in first
+    assert rest.startswith(b"HTTP/1.1 200 OK")
+
+
+def test_two_host_headers_are_refused(service):
+    assert b" 400 " in talk(service, get(extra="Host: evil.example\r\n")).splitlines()[0]
+
+
 def test_errors_are_google_rpc_status_in_json(service):
     status, answer = service.call("GET", NODES + "/nobody")
     assert status == 404

@@ -90,6 +90,31 @@ def test_options_come_from_a_toml_file_too(new_service, tmp_path):
     assert service.log.read_text() == "", "log-level is error"
 
 
+@pytest.mark.parametrize("text", ["nope = 3\n", "backend = [\n", 'backend = "moon"\n'])
+def test_a_wrong_config_file_is_refused(tmp_path, text):
+    config = tmp_path / "torus.toml"
+    config.write_text(text)
+    done = subprocess.run([torus.BINARY, "serve", f"--config={config}", f"--data-dir={tmp_path / 'd'}"],
+                          capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2 and str(config) in done.stderr, done.stderr
+
+
+def test_a_folder_with_other_files_is_no_data_folder(new_service, tmp_path):
+    (tmp_path / "theirs").mkdir(mode=0o755)
+    (tmp_path / "theirs/file").write_text("x")
+    service = new_service()
+    service.flags[0] = f"--data-dir={tmp_path / 'theirs'}"
+    assert "holds other files" in refusal(service)
+    assert (tmp_path / "theirs").stat().st_mode & 0o777 == 0o755
+
+
+def test_the_data_folder_is_its_owners_alone(service):
+    data = service.folder / "data"
+    service.create("n1")
+    assert data.stat().st_mode & 0o777 == 0o700
+    assert all(p.stat().st_mode & 0o077 == 0 for p in data.glob("torus.db*"))
+
+
 def test_an_operators_catalogue_adds_zones(new_service, tmp_path):
     catalogue = tmp_path / "catalogue.toml"
     catalogue.write_text('[[zones]]\nname = "my-lab-a"\naccelerator_types = ["v2-8"]\n')
@@ -159,6 +184,32 @@ def test_a_full_disk_refuses_changes_and_loses_nothing(new_service):
         service.stop()
     finally:
         service.stop()
+        subprocess.run(["umount", "-l", data], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk, which needs root")
+def test_a_disk_that_fills_under_many_writers_loses_nothing(new_service):
+    service = new_service()
+    data = service.folder / "data"
+    data.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", data], check=True)
+    try:
+        service.start()
+        answers = {}
+
+        def create(name):
+            answers[name] = service.call("POST", f"/v2/{torus.PARENT}/nodes?nodeId={name}",
+                                         torus.NODE | {"metadata": {"k": "x" * 200_000, "l": "y" * 200_000}})[0]
+        threads = [threading.Thread(target=create, args=(f"n{i}",)) for i in range(40)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(answers.values()) == {200, 429}, answers
+        for name, status in answers.items():
+            assert (service.node(name) is not None) == (status == 200), name
+    finally:
+        service.kill()
         subprocess.run(["umount", "-l", data], check=True)
 
 

@@ -50,6 +50,11 @@ std::optional<Observed> FakeService::Await(Phase phase, int64_t generation,
       [=](const Observed& o) { return o.phase() == phase && o.generation() == generation; }, limit);
 }
 
+void FakeService::Refuse(grpc::Status status) {
+  const std::lock_guard lock(mutex_);
+  refusal_ = std::move(status);
+}
+
 int FakeService::hellos() {
   const std::lock_guard lock(mutex_);
   return hellos_;
@@ -83,6 +88,7 @@ grpc::Status FakeService::Connect(grpc::ServerContext*,
     if (report.has_hello()) {
       hello_ = report.hello();
       ++hellos_;
+      if (!refusal_.ok()) break;
     } else {
       observed_ = report.observed();
     }
@@ -94,7 +100,8 @@ grpc::Status FakeService::Connect(grpc::ServerContext*,
     wake_.notify_all();
   }
   writer.join();
-  return grpc::Status::OK;
+  const std::lock_guard lock(mutex_);
+  return refusal_;
 }
 
 }  // namespace torus::worker

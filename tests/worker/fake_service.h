@@ -31,6 +31,8 @@ class FakeService : public WorkerLink::Service {
                                 std::chrono::seconds limit = std::chrono::seconds(60));
   std::optional<Observed> Await(Phase phase, int64_t generation,
                                 std::chrono::seconds limit = std::chrono::seconds(60));
+  // Ends every stream with this status from now on; OK: takes them again.
+  void Refuse(grpc::Status status);
   int hellos();
   Hello last_hello();
 
@@ -47,6 +49,7 @@ class FakeService : public WorkerLink::Service {
   Hello hello_;
   int hellos_ = 0;
   bool stopping_ = false;
+  grpc::Status refusal_;
 };
 
 }  // namespace torus::worker

@@ -130,6 +130,25 @@ TEST_F(VmTest, AWorkerThatWasKilledIsFollowedByOneThatAdopts) {
             "my-project");
 }
 
+TEST_F(VmTest, AFollowingWorkerStopsAndDeletesWithoutASpec) {
+  for (const bool stop_first : {true, false}) {
+    ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+    if (stop_first) {
+      ASSERT_NO_FATAL_FAILURE(KillWorker());
+      Order(STOP);
+      ASSERT_TRUE(workers_->Start(uid_, 0).ok());
+      ASSERT_TRUE(service_->Await(STOPPED, generation_));
+      EXPECT_THAT(Remains(*paths_), testing::ElementsAre(paths_->dir, "its parent"));
+    }
+    ASSERT_NO_FATAL_FAILURE(KillWorker());
+    Order(DELETE);
+    ASSERT_TRUE(workers_->Start(uid_, 0).ok());
+    ASSERT_TRUE(service_->Await(DELETED, generation_));
+    EXPECT_THAT(Remains(*paths_), IsEmpty());
+    while (workers_->Find(uid_, 0)) std::this_thread::sleep_for(milliseconds(2));
+  }
+}
+
 TEST_F(VmTest, TheServiceMayGoAndComeBack) {
   ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
   const ProcessIdentity init = InitOf(*paths_);

@@ -278,6 +278,13 @@ TEST_F(ApiTest, KeepsAProjectsMetadataByFingerprint) {
   EXPECT_EQ(Ok("POST", project + "/setCommonInstanceMetadata", metadata.dump())["status"], "DONE");
   EXPECT_EQ(Ok("GET", project)["commonInstanceMetadata"]["items"][0]["key"], "ssh-keys");
   Refused("POST", project + "/setCommonInstanceMetadata", metadata.dump(), 400, "fingerprint");
+  const auto with = [](const std::string& key, const std::string& value) {
+    return json({{"items", {{{"key", key}, {"value", value}}}}}).dump();
+  };
+  Refused("POST", project + "/setCommonInstanceMetadata", with("../x", "y"), 400, "\"../x\"");
+  Refused("POST", project + "/setCommonInstanceMetadata", with("", "y"), 400, "metadata key");
+  Refused("POST", project + "/setCommonInstanceMetadata", with("k", std::string(600 << 10, 'x')),
+          400, "bytes");
 }
 
 }  // namespace

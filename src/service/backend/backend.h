@@ -26,6 +26,9 @@ class Backend {
   // Whether a user can log in to a node here. FAILED_PRECONDITION says why not.
   virtual Status CheckLogin() const { return {}; }
 
+  // The digest of the base image that a node made now gets; a node keeps the one it was made with.
+  virtual std::string image() const { return {}; }
+
   // Brings the node's VMs a step nearer to what its state asks (model::DesiredOf) and says how they
   // are now. Never waits: what takes time goes on elsewhere and ends in a call of `wake`.
   // Idempotent, and right from whatever a crash left. `project` is the node's project's metadata.

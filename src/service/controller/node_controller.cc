@@ -90,7 +90,9 @@ Status NodeController::Advance(const std::string& name, const model::Observation
   });
   if (!preview) return preview.error();
   if (!*preview) return {};  // most often nothing moves: no need to trouble the writer
-  return store_.WriteAndWait([&](store::Transaction& transaction) -> Status {
+  std::string news;          // told once it is durable
+  const Status written = store_.WriteAndWait([&](store::Transaction& transaction) -> Status {
+    news.clear();
     TORUS_ASSIGN_OR_RETURN(auto node, transaction.Find<model::NodeRecord>(name));
     if (!node) return {};
     TORUS_ASSIGN_OR_RETURN(auto operations, UnfinishedOperations(transaction, *node));
@@ -98,14 +100,15 @@ Status NodeController::Advance(const std::string& name, const model::Observation
     const model::Advance step = model::AdvanceNode(seen, now_(), &*node, operations);
     for (const auto& operation : operations) TORUS_RETURN_IF_ERROR(transaction.Put(operation));
     if (!step.erase) {
-      if (node->state() != before)
-        spdlog::info("node {} is {}", name, model::NodeState_Name(node->state()));
+      if (node->state() != before) news = model::NodeState_Name(node->state());
       return transaction.Put(*node);
     }
     for (const auto& host : node->hosts()) TORUS_RETURN_IF_ERROR(transaction.FreeSlot(host.slot()));
-    spdlog::info("node {} is gone", name);
+    news = "gone";
     return transaction.Erase<model::NodeRecord>(name);
   });
+  if (written.ok() && !news.empty()) spdlog::info("node {} is {}", name, news);
+  return written;
 }
 
 }  // namespace torus::controller

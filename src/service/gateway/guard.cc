@@ -1,6 +1,8 @@
 #include "service/gateway/guard.h"
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
+#include <cctype>
 #include <charconv>
 
 namespace torus::gateway {
@@ -24,7 +26,9 @@ HostPort Split(std::string_view text) {
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
-bool IsLoopbackName(std::string_view host) {
+bool IsLoopbackName(std::string_view given) {
+  std::string host(given);
+  std::ranges::transform(host, host.begin(), [](unsigned char c) { return std::tolower(c); });
   if (host == "localhost" || host == "localhost.") return true;
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address(host, error);

@@ -21,8 +21,8 @@ TEST(ListenAddress, TakesLoopbackOnly) {
 }
 
 TEST(Headers, ForeignOnesAreRefused) {
-  for (const char* host :
-       {"", "localhost", "localhost:7470", "127.0.0.1:7470", "127.3.2.1", "[::1]:7470"})
+  for (const char* host : {"", "localhost", "LocalHost:80", "localhost:7470", "127.0.0.1:7470",
+                           "127.3.2.1", "[::1]:7470"})
     EXPECT_TRUE(CheckHeaders(host, "").ok()) << host;
   for (const char* host : {"evil.example", "evil.example:7470", "localhost.evil.example",
                            "127.0.0.1.evil.example", "192.168.0.1", "[fe80::1]:7470", "[::1"})

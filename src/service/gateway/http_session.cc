@@ -1,5 +1,6 @@
 #include "service/gateway/http_session.h"
 
+#include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/dispatch.hpp>
@@ -21,6 +22,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kRequestTime = 30s;
 constexpr auto kIdleTime = 75s;
+constexpr auto kDrainTime = 2s;
+constexpr size_t kMaxDrain = 16 << 20;
 constexpr uint32_t kMaxHeader = 64 << 10;
 constexpr uint64_t kMaxBody = 4 << 20;
 constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
@@ -46,13 +49,14 @@ asio::awaitable<RestResponse> Answer(const Rest& rest, RestRequest request) {
       std::move(start), asio::use_awaitable);
 }
 
-Response MakeResponse(const RestResponse& answer, bool keep_alive) {
+// To HEAD goes what GET would get, without its body.
+Response MakeResponse(const RestResponse& answer, bool keep_alive, bool head = false) {
   Response response(static_cast<http::status>(answer.status), 11);
   response.set(http::field::content_type, "application/json; charset=UTF-8");
   response.set("X-Content-Type-Options", "nosniff");
   response.keep_alive(keep_alive);
-  response.body() = answer.body;
-  response.prepare_payload();
+  response.content_length(answer.body.size());
+  if (!head) response.body() = answer.body;
   return response;
 }
 
@@ -87,9 +91,22 @@ class Session {
     }
     beast::error_code ignored;
     stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    co_await Drain();
   }
 
  private:
+  // Reads on for a moment: a connection that is closed while its client still sends loses the
+  // answer that told it to stop.
+  asio::awaitable<void> Drain() {
+    stream_.expires_after(kDrainTime);
+    std::array<char, 16384> sink;
+    for (size_t left = kMaxDrain; left > 0;) {
+      const auto [error, size] = co_await stream_.async_read_some(asio::buffer(sink), kNoThrow);
+      if (error) co_return;
+      left -= std::min(left, size);
+    }
+  }
+
   // Serves one request; false: close the connection.
   asio::awaitable<bool> ServeOne() {
     Parser parser;
@@ -107,21 +124,23 @@ class Session {
     const Gauge busy(busy_);
     auto request = parser.release();
     const bool keep_alive = request.keep_alive();
-    const Status allowed =
+    const bool head = request.method() == http::verb::head;
+    Status allowed =
         CheckHeaders(View(request[http::field::host]), View(request[http::field::origin]));
-    // Named variables: g++ 12 destroys a temporary twice that is made inside a co_await (bug
-    // 99576).
+    if (request.count(http::field::host) > 1)
+      allowed = InvalidArgument("The request has more than one Host header.");
+    // Named variables: g++ 12 destroys a temporary inside a co_await twice (GCC bug 99576).
     RestResponse answer;
     if (allowed.ok()) {
-      RestRequest rest_request{std::string(View(request.method_string())),
+      RestRequest rest_request{head ? "GET" : std::string(View(request.method_string())),
                                std::string(View(request.target())), std::move(request.body())};
       answer = co_await Answer(rest_, std::move(rest_request));
     } else {
       answer = {HttpStatus(allowed.code()), ErrorJson(allowed)};
     }
-    Response response = MakeResponse(answer, keep_alive);
+    Response response = MakeResponse(answer, keep_alive, head);
     const bool written = co_await Write(std::move(response));
-    co_return written&& keep_alive;
+    co_return keep_alive ? written : false;
   }
 
   asio::awaitable<beast::error_code> Read(Parser& parser) {

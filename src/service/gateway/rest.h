@@ -1,6 +1,6 @@
 // REST for every method of the registry, derived from the HttpRule annotations: it finds the
 // method, makes the request message of path, query and body, and writes the answer as JSON.
-// Knows no sockets (http_server.h has them). Thread-safety: immutable once built.
+// Knows no sockets (http_session.h has them). Thread-safety: immutable once built.
 #ifndef TORUS_SERVICE_GATEWAY_REST_H_
 #define TORUS_SERVICE_GATEWAY_REST_H_
 

@@ -9,7 +9,7 @@ namespace {
 
 using Phase = Observation::Phase;
 
-constexpr int64_t kCreateSeconds = 600;  // how long a create that fails in passing is tried again
+constexpr int64_t kTrySeconds = 600;  // how long a create or start that fails in passing is retried
 
 struct Rule {
   std::string_view verb;
@@ -20,7 +20,7 @@ struct Rule {
 const std::vector<Rule>& Rules() {
   static const auto* const rules =
       new std::vector<Rule>{{"update", {READY, STOPPED}, NODE_STATE_UNSPECIFIED},
-                            {"stop", {READY, REPAIRING}, STOPPING},
+                            {"stop", {READY, REPAIRING, STARTING}, STOPPING},
                             {"start", {STOPPED}, STARTING},
                             {"delete",
                              {CREATING, READY, RESTARTING, REIMAGING, REPAIRING, STOPPED, STOPPING,
@@ -87,8 +87,10 @@ class Step {
   }
 
   bool HasTriedLongEnough() const {
-    return node_.state() == CREATING &&
-           now_.seconds() - node_.create_time().seconds() > kCreateSeconds;
+    return std::ranges::any_of(operations_, [this](const OperationRecord& operation) {
+      return (operation.verb() == "create" || operation.verb() == "start") &&
+             now_.seconds() - operation.create_time().seconds() > kTrySeconds;
+    });
   }
 
   void StayUp() {
@@ -172,6 +174,9 @@ class Step {
     if (node_.state() == DELETING && operation->verb() != "delete" && operation->error_code() == 0)
       SetError(Status(Code::kAborted, "The node was deleted before the operation was done."),
                operation);
+    if (node_.state() == STOPPED && operation->verb() == "start" && operation->error_code() == 0)
+      SetError(Status(Code::kAborted, "The node was stopped before the operation was done."),
+               operation);
     auto& names = *node_.mutable_operations();
     names.erase(std::remove(names.begin(), names.end(), operation->name()), names.end());
     FinishOperation(node_, now_, operation);
@@ -204,8 +209,11 @@ Desired DesiredOf(NodeState state) {
 Status CheckVerb(std::string_view verb, NodeState state) {
   if (std::ranges::find(RuleOf(verb).legal_in, state) != RuleOf(verb).legal_in.end()) return {};
   // Upstream's text and code, as users report it.
-  return InvalidArgument("Cloud TPU received a bad request. {} is not supported while in state {}",
-                         verb, NodeState_Name(state));
+  return InvalidArgument(
+      "Cloud TPU received a bad request. {} is not supported while in state {}. (What is under "
+      "way: "
+      "`torus operations list`.)",
+      verb, NodeState_Name(state));
 }
 
 void BeginVerb(std::string_view verb, NodeRecord* node) {

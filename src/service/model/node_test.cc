@@ -81,7 +81,7 @@ TEST(Node, PassingFailureIsShownAndTriedAgain) {
 
 TEST(Node, PassingFailureIsNotTriedForEver) {
   Life life;
-  life.node.mutable_create_time()->set_seconds(-1000);
+  life.operations[0].mutable_create_time()->set_seconds(-1000);
   life.See(Observation{.phase = Phase::kFailed, .error = Status(Code::kUnavailable, "no sshd")});
   EXPECT_EQ(life.node.state(), DELETING);
 }
@@ -164,6 +164,16 @@ TEST(Node, FailedStartFallsBackToStopped) {
   EXPECT_EQ(life.operations[0].error_message(), "no engine");
 }
 
+TEST(Node, StartThatIsStoppedEndsInAnError) {
+  Life life(STOPPED, "");
+  life.Begin("start");
+  life.Begin("stop");
+  life.See(Phase::kStopped);
+  EXPECT_EQ(life.node.state(), STOPPED);
+  EXPECT_EQ(life.operations[0].error_code(), static_cast<int>(Code::kAborted));
+  EXPECT_EQ(life.operations[1].error_code(), 0);
+}
+
 TEST(Node, KeepsWhatTheGuestSays) {
   Life life;
   Attribute key;
@@ -179,7 +189,7 @@ TEST(Node, KeepsWhatTheGuestSays) {
 TEST(Node, RefusesVerbsInTheWrongState) {
   const std::vector<std::pair<std::string_view, std::vector<NodeState>>> legal = {
       {"update", {READY, STOPPED}},
-      {"stop", {READY, REPAIRING}},
+      {"stop", {READY, REPAIRING, STARTING}},
       {"start", {STOPPED}},
       {"delete",
        {CREATING, READY, RESTARTING, REIMAGING, REPAIRING, STOPPED, STOPPING, STARTING, PREEMPTED,

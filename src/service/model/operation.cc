@@ -48,8 +48,9 @@ void FinishOperation(const NodeRecord& node, const google::protobuf::Timestamp& 
   operation->set_done(true);
   *operation->mutable_end_time() = now;
   operation->clear_status_detail();
-  if (operation->error_code() == 0 && operation->verb() != "delete")
-    *operation->mutable_result() = node;
+  if (operation->error_code() != 0 || operation->verb() == "delete") return;
+  *operation->mutable_result() = node;
+  operation->mutable_result()->clear_metadata();  // may hold secrets, and must die with the node
 }
 
 }  // namespace torus::model

@@ -19,7 +19,7 @@ OperationRecord BeginOperation(std::string_view verb, const google::protobuf::Ti
 // What the operation will end with, once its node is in order again.
 void SetError(const Status& error, OperationRecord* operation);
 
-// Marks it done: with the error set before, or with the node as it is now.
+// Marks it done: with the error set before, or with the node as it is now, less its metadata.
 void FinishOperation(const NodeRecord& node, const google::protobuf::Timestamp& now,
                      OperationRecord* operation);
 

@@ -17,12 +17,28 @@ std::string Trimmed(std::string text) {
   return text;
 }
 
+// Whether a folder has things in it and none of ours. (A fresh disk has a lost+found.)
+bool IsForeign(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder / "lock", error)) return false;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().filename() != "lost+found") return true;
+  return false;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DataFolder>> DataFolder::Open(const std::filesystem::path& path) {
   std::error_code error;
   const auto folder = std::filesystem::absolute(path, error).lexically_normal();
-  std::filesystem::create_directories(folder, error);
+  const bool made = std::filesystem::create_directories(folder, error);
+  if (made) chmod(folder.c_str(), 0700);
+  if (!error && !made && IsForeign(folder))
+    return FailedPrecondition(
+        "The folder {} holds other files and is no data folder of torus. Name an empty or a new "
+        "one "
+        "with --data-dir.",
+        folder.string());
   if (error)
     return FailedPrecondition("Cannot make the data folder {}: {}. Name another with --data-dir.",
                               folder.string(), error.message());
@@ -42,7 +58,6 @@ Result<std::unique_ptr<DataFolder>> DataFolder::Open(const std::filesystem::path
         "folder with --data-dir.",
         folder.string(), Trimmed(holder));
   }
-  chmod(folder.c_str(), 0711);
   const std::string pid = std::to_string(getpid()) + "\n";
   if (ftruncate(lock, 0) != 0 || pwrite(lock, pid.data(), pid.size(), 0) < 0) {
     const int reason = errno;

@@ -5,7 +5,6 @@
 //   worker.sock          where workers dial in
 //   images/<digest>/     base images
 //   vms/<uid>/<worker>/  a TPU VM's disk, run files and logs
-//   builds/<digest>/     libtpu.so and engine builds that VMs pin
 #ifndef TORUS_SERVICE_STORE_DATA_FOLDER_H_
 #define TORUS_SERVICE_STORE_DATA_FOLDER_H_
 
@@ -18,9 +17,9 @@ namespace torus::store {
 
 class DataFolder {
  public:
-  // Makes the folder where there is none (mode 0711: a VM's user namespace must pass through it;
-  // the files are private) and takes its lock until destruction.
-  // FAILED_PRECONDITION: not writable, or another service runs on it (its pid is named).
+  // Makes the folder where there is none (mode 0700) and takes its lock until destruction.
+  // FAILED_PRECONDITION: not writable, in use by another service (its pid is named), or there
+  // already and full of something else.
   static Result<std::unique_ptr<DataFolder>> Open(const std::filesystem::path& path);
   ~DataFolder();
   DataFolder(const DataFolder&) = delete;
@@ -30,7 +29,6 @@ class DataFolder {
   std::string worker_socket() const { return path_ / "worker.sock"; }
   std::filesystem::path images() const { return path_ / "images"; }
   std::filesystem::path vms() const { return path_ / "vms"; }
-  std::filesystem::path builds() const { return path_ / "builds"; }
 
  private:
   DataFolder(std::filesystem::path path, int lock) : path_(std::move(path)), lock_(lock) {}

@@ -24,6 +24,23 @@ TEST(DataFolder, HasOneUserAtATime) {
   std::filesystem::remove_all(path);
 }
 
+TEST(DataFolder, IsPrivateAndLeavesOthersFoldersAlone) {
+  const auto path =
+      std::filesystem::temp_directory_path() / ("data_folder_mode_" + std::to_string(getpid()));
+  ASSERT_TRUE(DataFolder::Open(path / "made"));
+  EXPECT_EQ(std::filesystem::status(path / "made").permissions(),
+            std::filesystem::perms::owner_all);
+  std::filesystem::create_directories(path / "theirs/files");
+  const auto before = std::filesystem::status(path / "theirs").permissions();
+  const auto folder = DataFolder::Open(path / "theirs");
+  ASSERT_FALSE(folder);
+  EXPECT_THAT(folder.error().message(), HasSubstr("holds other files"));
+  EXPECT_EQ(std::filesystem::status(path / "theirs").permissions(), before);
+  std::filesystem::create_directories(path / "empty");
+  EXPECT_TRUE(DataFolder::Open(path / "empty"));
+  std::filesystem::remove_all(path);
+}
+
 TEST(DataFolder, SaysWhyItCannotBeMade) {
   const auto folder = DataFolder::Open("/proc/torus");
   ASSERT_FALSE(folder);

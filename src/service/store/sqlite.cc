@@ -1,5 +1,8 @@
 #include "service/store/sqlite.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 namespace torus::store {
 
 Statement::~Statement() {
@@ -44,6 +47,9 @@ std::string_view Statement::Text(int column) const {
 int64_t Statement::Integer(int column) const { return sqlite3_column_int64(statement_, column); }
 
 Result<std::unique_ptr<Connection>> Connection::Open(const std::string& path) {
+  // SQLite gives its -wal and -shm files the mode of the database.
+  if (const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600); file >= 0)
+    close(file);
   sqlite3* database = nullptr;
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   const int code = sqlite3_open_v2(path.c_str(), &database, kFlags, nullptr);

@@ -38,7 +38,8 @@ class Statement {
 
 class Connection {
  public:
-  // Creates the file where there is none. FAILED_PRECONDITION: not a database, or not writable.
+  // Creates the file, for its owner only, where there is none. FAILED_PRECONDITION: not a database,
+  // or not writable.
   static Result<std::unique_ptr<Connection>> Open(const std::string& path);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -46,6 +47,8 @@ class Connection {
   Result<Statement> Prepare(std::string_view sql);
   // Runs statements that return no rows.
   Status Execute(const char* sql);
+  // Whether a transaction that BEGIN opened is still open: some errors end it by themselves.
+  bool InTransaction() const { return sqlite3_get_autocommit(database_) == 0; }
 
  private:
   explicit Connection(sqlite3* database) : database_(database) {}

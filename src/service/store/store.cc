@@ -79,6 +79,10 @@ Status Transaction::TakeSlot(int64_t slot, std::string_view node) {
                            connection_.Prepare("INSERT INTO slot (slot, node) VALUES (?1, ?2)"));
     TORUS_RETURN_IF_ERROR(write.Bind(1, slot).Bind(2, node).Step());
   }
+  return SetLastSlot(slot);
+}
+
+Status Transaction::SetLastSlot(int64_t slot) {
   TORUS_ASSIGN_OR_RETURN(
       Statement cursor,
       connection_.Prepare("UPDATE counter SET value = ?1 WHERE name = 'last_slot'"));
@@ -92,9 +96,12 @@ Status Transaction::FreeSlot(int64_t slot) {
   return {};
 }
 
-Result<std::unique_ptr<Store>> Store::Open(const std::string& path) {
+Result<std::unique_ptr<Store>> Store::Open(const std::string& path, int64_t max_pages) {
   TORUS_ASSIGN_OR_RETURN(auto writer, Connection::Open(path));
   TORUS_RETURN_IF_ERROR(Migrate(path, *writer));
+  if (max_pages > 0)
+    TORUS_RETURN_IF_ERROR(
+        writer->Execute(fmt::format("PRAGMA max_page_count={}", max_pages).c_str()));
   return std::unique_ptr<Store>(new Store(path, std::move(writer)));
 }
 
@@ -136,35 +143,55 @@ void Store::RunWriter() {
   }
 }
 
-// Every transaction of the group in a savepoint of its own, one commit for all.
+// One commit for all; where that fails (a full disk, most likely), one commit for each, so that
+// only those that do not fit are refused.
 void Store::RunGroup(std::vector<Request> group) {
-  Changes changes;
   std::vector<Status> outcomes;
-  Status commit = writer_->Execute("BEGIN IMMEDIATE");
-  if (commit.ok()) {
-    for (Request& request : group) {
-      Changes own;
-      Transaction transaction(*writer_, own);
-      Status status = writer_->Execute("SAVEPOINT request");
-      if (status.ok()) status = request.body(transaction);
-      const Status closed = writer_->Execute(status.ok() ? "RELEASE request"
-                                                         : "ROLLBACK TO request; RELEASE request");
-      if (status.ok()) status = closed;
-      if (status.ok()) {
-        std::ranges::move(own.nodes, std::back_inserter(changes.nodes));
-        std::ranges::move(own.projects, std::back_inserter(changes.projects));
-      }
-      outcomes.push_back(std::move(status));
+  const Status together = CommitTogether(group, &outcomes);
+  for (size_t i = 0; i < group.size(); ++i) {
+    if (together.ok()) {
+      group[i].done(std::move(outcomes[i]));
+      continue;
     }
-    commit = writer_->Execute("COMMIT");
-    // A failure may have ended the transaction by itself; then there is nothing to roll back.
-    if (!commit.ok()) (void)writer_->Execute("ROLLBACK");
+    std::vector<Status> own;
+    Status alone = group.size() == 1 ? together : CommitTogether({&group[i], 1}, &own);
+    group[i].done(alone.ok() ? std::move(own[0]) : std::move(alone));
   }
-  if (commit.ok() && !(changes.nodes.empty() && changes.projects.empty())) {
+}
+
+// Runs each transaction in a savepoint of its own and commits. An error means that nothing of the
+// group is in the file.
+Status Store::CommitTogether(std::span<Request> group, std::vector<Status>* outcomes) {
+  Changes changes;
+  TORUS_RETURN_IF_ERROR(writer_->Execute("BEGIN IMMEDIATE"));
+  for (Request& request : group) {
+    Changes own;
+    Transaction transaction(*writer_, own);
+    Status status = writer_->Execute("SAVEPOINT request");
+    if (status.ok()) status = request.body(transaction);
+    // A full disk or an I/O error may undo the whole transaction, and with it what was done before.
+    if (!writer_->InTransaction()) return status;
+    const Status closed =
+        writer_->Execute(status.ok() ? "RELEASE request" : "ROLLBACK TO request; RELEASE request");
+    if (!closed.ok()) {
+      if (writer_->InTransaction()) (void)writer_->Execute("ROLLBACK");
+      return closed;
+    }
+    if (status.ok()) {
+      std::ranges::move(own.nodes, std::back_inserter(changes.nodes));
+      std::ranges::move(own.projects, std::back_inserter(changes.projects));
+    }
+    outcomes->push_back(std::move(status));
+  }
+  if (Status commit = writer_->Execute("COMMIT"); !commit.ok()) {
+    if (writer_->InTransaction()) (void)writer_->Execute("ROLLBACK");
+    return commit;
+  }
+  if (!changes.nodes.empty() || !changes.projects.empty()) {
     std::lock_guard lock(on_commit_mutex_);
     if (on_commit_) on_commit_(changes);
   }
-  for (size_t i = 0; i < group.size(); ++i) group[i].done(commit.ok() ? outcomes[i] : commit);
+  return {};
 }
 
 Store::Reader::~Reader() {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -104,6 +105,8 @@ class Transaction : public View {
   }
   Status TakeSlot(int64_t slot, std::string_view node);
   Status FreeSlot(int64_t slot);
+  // Where the search for a free slot begins.
+  Status SetLastSlot(int64_t slot);
 
  private:
   template <typename Record>
@@ -124,13 +127,14 @@ class Store {
 
   // Opens or makes the store at `path`. FAILED_PRECONDITION: not writable, or of a newer schema
   // than this build knows; DATA_LOSS: damaged.
-  static Result<std::unique_ptr<Store>> Open(const std::string& path);
+  // The file is its owner's alone. `max_pages` bounds its size, as a full disk does: for tests.
+  static Result<std::unique_ptr<Store>> Open(const std::string& path, int64_t max_pages = 0);
   // Runs what is queued, then stops.
   ~Store();
 
   // Queues a transaction. `done` is called once, on the writer's thread, when the outcome is
-  // durable: with the body's error, the commit's, or OK. A body that succeeded can still be undone
-  // by a failed commit, so it must have no effect but on the transaction and its own captures.
+  // durable: with the body's error, the commit's, or OK. A body may run again, alone, after a
+  // commit that failed, so it must have no effect but on the transaction and its own captures.
   void Write(Body body, Done done);
   // As Write, and waits. Not from the writer's thread (a body or a done).
   Status WriteAndWait(Body body);
@@ -169,6 +173,7 @@ class Store {
   Result<Reader> BorrowReader();
   void RunWriter();
   void RunGroup(std::vector<Request> group);
+  Status CommitTogether(std::span<Request> group, std::vector<Status>* outcomes);
 
   const std::string path_;
   std::unique_ptr<Connection> writer_;

@@ -136,6 +136,42 @@ TEST_F(StoreTest, SlotsHaveOneHolder) {
   EXPECT_EQ(*store_->Read([](View& view) { return view.SlotHolder(7); }), std::nullopt);
 }
 
+// A full disk ends SQLite's transaction by itself, in the middle of a group: whoever was told that
+// a write is done must find it, whoever was refused must not, and the store goes on.
+TEST_F(StoreTest, AFullDiskLosesNothingThatWasAcknowledged) {
+  store_.reset();
+  store_ = *Store::Open(path(), 60);
+  std::mutex mutex;
+  std::vector<std::string> acknowledged, refused;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 8; ++i) {
+        const std::string name = "n" + std::to_string(t) + "/" + std::to_string(i);
+        const Status status = PutNode(name, std::string((i % 3 + 1) * 9000, 'x'));
+        EXPECT_TRUE(status.ok() || status.code() == Code::kResourceExhausted) << status.ToString();
+        std::lock_guard lock(mutex);
+        (status.ok() ? acknowledged : refused).push_back(name);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_FALSE(acknowledged.empty());
+  EXPECT_FALSE(refused.empty());
+  std::ranges::sort(acknowledged);
+  EXPECT_EQ(Names(""), acknowledged);
+  Reopen();
+  EXPECT_EQ(Names(""), acknowledged);
+  EXPECT_TRUE(PutNode("after").ok());
+}
+
+TEST_F(StoreTest, TheFileIsItsOwnersAlone) {
+  ASSERT_TRUE(PutNode("a").ok());
+  for (const char* suffix : {"", "-wal", "-shm"})
+    EXPECT_EQ(std::filesystem::status(path() + suffix).permissions(),
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write)
+        << suffix;
+}
+
 TEST_F(StoreTest, RefusesANewerSchema) {
   store_.reset();
   {

@@ -1,6 +1,7 @@
 #include "service/api/compute/compute.h"
 
 #include "compute.pb.h"
+#include "service/model/metadata.h"
 #include "service/model/names.h"
 
 namespace torus::api::compute {
@@ -72,9 +73,9 @@ Result<Operation> SetMetadata(store::Transaction& transaction,
         "metadata again and repeat the change.");
   record.clear_metadata();
   for (const auto& item : request.metadata().items()) {
-    if (item.key().empty()) return InvalidArgument("A metadata item has no key.");
     (*record.mutable_metadata())[item.key()] = item.value();
   }
+  TORUS_RETURN_IF_ERROR(model::CheckMetadata(record.metadata()));
   record.set_generation(record.generation() + 1);
   TORUS_RETURN_IF_ERROR(transaction.Put(record));
   return DoneOperation(request.project(), fmt::format("operation-{}", record.generation()));

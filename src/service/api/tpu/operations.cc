@@ -42,7 +42,13 @@ Result<longrunning::ListOperationsResponse> ListOperations(
 
 Result<longrunning::Operation> GetOperation(const Context& context, store::View& view,
                                             const longrunning::GetOperationRequest& request) {
-  TORUS_ASSIGN_OR_RETURN(const auto operation, FindOperation(view, request.name()));
+  TORUS_ASSIGN_OR_RETURN(auto operation, FindOperation(view, request.name()));
+  if (operation.has_result()) {
+    // The node's metadata is kept in one place, its own record.
+    TORUS_ASSIGN_OR_RETURN(const auto node, view.Find<model::NodeRecord>(operation.target()));
+    if (node && node->uid() == operation.result().uid())
+      *operation.mutable_result()->mutable_metadata() = node->metadata();
+  }
   return ToWire(operation, *context.catalogue);
 }
 

@@ -18,7 +18,7 @@ v2::Node ToWire(const model::NodeRecord& record, const hardware::Catalogue& cata
 google::longrunning::Operation ToWire(const model::OperationRecord& record,
                                       const hardware::Catalogue& catalogue);
 
-// Copies what a user sets with a create. Knows nothing of what is right: create_node.cc checks.
+// Copies what a user sets with a create. Knows nothing of what is right: validate.cc checks.
 void FromWire(const v2::Node& node, model::NodeRecord* record);
 
 // The enum of a generation's api_name ("V5LITE_POD").

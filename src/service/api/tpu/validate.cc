@@ -2,15 +2,12 @@
 
 #include <algorithm>
 
+#include "service/model/metadata.h"
 #include "service/model/names.h"
 
 namespace torus::api::tpu {
 namespace {
 
-// Compute Engine's bounds of instance metadata (docs "Set and query metadata").
-constexpr size_t kMaxMetadataKey = 128;
-constexpr size_t kMaxMetadataValue = 256 << 10;
-constexpr size_t kMaxMetadata = 512 << 10;
 constexpr int kMaxLabels = 64;
 constexpr size_t kMaxDescription = 512;
 
@@ -25,28 +22,6 @@ Status CheckLabels(const Map& labels) {
   if (labels.size() > kMaxLabels)
     return InvalidArgument("{} labels; at most {} are allowed.", labels.size(), kMaxLabels);
   for (const auto& [key, value] : labels) TORUS_RETURN_IF_ERROR(model::CheckLabel(key, value));
-  return {};
-}
-
-template <typename Map>
-Status CheckMetadata(const Map& metadata) {
-  size_t total = 0;
-  for (const auto& [key, value] : metadata) {
-    const bool valid = !key.empty() && key.size() <= kMaxMetadataKey &&
-                       std::ranges::all_of(key, [](unsigned char c) {
-                         return std::isalnum(c) != 0 || c == '-' || c == '_';
-                       });
-    if (!valid)
-      return InvalidArgument(
-          "Invalid metadata key \"{}\": 1 to {} letters, digits, hyphens or underscores.", key,
-          kMaxMetadataKey);
-    if (value.size() > kMaxMetadataValue)
-      return InvalidArgument("The value of metadata key \"{}\" has {} bytes; at most {}.", key,
-                             value.size(), kMaxMetadataValue);
-    total += key.size() + value.size();
-  }
-  if (total > kMaxMetadata)
-    return InvalidArgument("The metadata has {} bytes in all; at most {}.", total, kMaxMetadata);
   return {};
 }
 
@@ -73,11 +48,14 @@ Error NoSuchConfiguration(std::string_view type, const hardware::Zone& zone) {
 Result<const hardware::AcceleratorType*> TypeOfConfig(const hardware::Catalogue& catalogue,
                                                       const hardware::Zone& zone,
                                                       const v2::AcceleratorConfig& config) {
-  const std::string& name = v2::AcceleratorConfig::Type_Name(config.type());
+  const std::string& known = v2::AcceleratorConfig::Type_Name(config.type());
+  const std::string name = known.empty() ? std::to_string(config.type()) : known;
   const hardware::Generation* generation = catalogue.FindGeneration(name);
   if (config.type() == v2::AcceleratorConfig::TYPE_UNSPECIFIED || generation == nullptr)
     return InvalidArgument(
-        "Cloud TPU received a bad request. accelerator_config.type \"{}\" is not offered.", name);
+        "Cloud TPU received a bad request. accelerator_config.type \"{}\" is not offered. "
+        "The types that are: `torus accelerator-types list`.",
+        name);
   TORUS_ASSIGN_OR_RETURN(const auto topology, hardware::ParseTopology(config.topology()));
   const auto* type = catalogue.FindByTopology(*generation, topology);
   if (type == nullptr) return NoSuchConfiguration(name + " " + config.topology(), zone);
@@ -94,7 +72,7 @@ Status ApplyField(std::string_view path, const v2::Node& from, model::NodeRecord
     TORUS_RETURN_IF_ERROR(CheckLabels(from.labels()));
     *node->mutable_labels() = from.labels();
   } else if (path == "metadata") {
-    TORUS_RETURN_IF_ERROR(CheckMetadata(from.metadata()));
+    TORUS_RETURN_IF_ERROR(model::CheckMetadata(from.metadata()));
     *node->mutable_metadata() = from.metadata();
   } else {
     TORUS_RETURN_IF_ERROR(CheckTags(from.tags()));
@@ -138,7 +116,7 @@ Status CheckNode(const hardware::Catalogue& catalogue, const hardware::Zone& zon
         node.runtime_version(), zone.name);
   TORUS_RETURN_IF_ERROR(CheckDescription(node.description()));
   TORUS_RETURN_IF_ERROR(CheckLabels(node.labels()));
-  TORUS_RETURN_IF_ERROR(CheckMetadata(node.metadata()));
+  TORUS_RETURN_IF_ERROR(model::CheckMetadata(node.metadata()));
   return CheckTags(node.tags());
 }
 

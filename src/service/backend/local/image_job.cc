@@ -24,8 +24,13 @@ ImageJob::~ImageJob() {
   if (thread_.joinable()) thread_.join();
 }
 
-ImageJob::State ImageJob::Ask() {
-  if (store_.Has(digest_)) return {store_.RootOf(digest_), "", {}};
+ImageJob::State ImageJob::Ask(const std::string& digest) {
+  if (store_.Has(digest)) return {store_.RootOf(digest), "", {}};
+  if (digest != digest_)
+    return {"", "",
+            FailedPrecondition("The base image {} that this node was made with is gone from {}. "
+                               "Put it back, or delete the node and make it anew.",
+                               digest.substr(0, 12), store_.RootOf(digest))};
   std::lock_guard lock(mutex_);
   if (running_) return {"", detail_, {}};
   const bool fresh_failure =

@@ -28,9 +28,14 @@ class ImageJob {
     std::string detail;  // while it is being made
     Status error;        // why it could not be made
   };
-  // How the image stands. Begins to make it if it is not there; a failure is told for some seconds
-  // and then tried again.
-  State Ask();
+  // How the image of this digest stands. Begins to make it if it is the recipe's of now and not
+  // there; a failure is told for some seconds and then tried again. FAILED_PRECONDITION for an
+  // older one that is gone: its VMs' disks fit no other.
+  State Ask(const std::string& digest);
+  // The recipe's of now.
+  const std::string& digest() const { return digest_; }
+  // Where the image of this digest is, or would be.
+  std::string RootOf(const std::string& digest) const { return store_.RootOf(digest); }
 
  private:
   void Run();

@@ -155,18 +155,23 @@ model::Observation LocalBackend::Converge(const model::NodeRecord& node,
   const model::Desired desired = model::DesiredOf(node.state());
   std::string image_root;
   if (desired == model::Desired::kRun) {
-    const ImageJob::State image = image_->Ask();
+    image_root = image_->RootOf(node.image());
+    // A VM that runs needs no image to be there; one that is to start does.
+    const ImageJob::State image = AllRun(node) ? ImageJob::State() : image_->Ask(node.image());
     if (!image.error.ok())
-      return {.phase = Phase::kFailed, .error = image.error, .permanent = true};
-    if (image.root.empty()) return {.phase = Phase::kWorking, .detail = image.detail};
-    image_root = image.root;
+      return {.phase = Phase::kFailed,
+              .error = image.error,
+              .permanent = IsPermanent(image.error.code())};
+    if (!image.detail.empty()) return {.phase = Phase::kWorking, .detail = image.detail};
   }
   std::vector<worker::Observed> vms;
   for (int i = 0; i < node.hosts_size(); ++i) {
     worker::WorkerOrder order = OrderFor(node, project, i);
-    order.mutable_vm()->set_image_root(image_root);
-    order.mutable_vm()->set_libtpu_path(options_.libtpu);
-    order.mutable_vm()->set_engine_path(options_.engine);
+    if (order.has_vm()) {
+      order.mutable_vm()->set_image_root(image_root);
+      order.mutable_vm()->set_libtpu_path(options_.libtpu);
+      order.mutable_vm()->set_engine_path(options_.engine);
+    }
     vms.push_back(StepVm({node.uid(), i}, order));
   }
   model::Observation seen = Together(vms, node.generation() + project.generation());
@@ -176,6 +181,14 @@ model::Observation LocalBackend::Converge(const model::NodeRecord& node,
     names_.erase(node.uid());
   }
   return seen;
+}
+
+bool LocalBackend::AllRun(const model::NodeRecord& node) const {
+  for (int i = 0; i < node.hosts_size(); ++i) {
+    const auto seen = hub_->Seen({node.uid(), i});
+    if (!seen || seen->phase() != worker::RUNNING) return false;
+  }
+  return true;
 }
 
 worker::Observed LocalBackend::StepVm(const VmKey& key, const worker::WorkerOrder& order) {

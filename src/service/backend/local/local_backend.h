@@ -37,6 +37,7 @@ class LocalBackend : public Backend {
   ~LocalBackend() override;
 
   Status Admit(const hardware::AcceleratorType& type) const override;
+  std::string image() const override { return image_->digest(); }
   model::Observation Converge(const model::NodeRecord& node,
                               const model::ProjectRecord& project) override;
 
@@ -46,6 +47,7 @@ class LocalBackend : public Backend {
 
  private:
   explicit LocalBackend(LocalOptions options);
+  bool AllRun(const model::NodeRecord& node) const;
   // How one VM is, after a step towards its order.
   worker::Observed StepVm(const VmKey& key, const worker::WorkerOrder& order);
   void WakeUid(const std::string& uid);

@@ -54,7 +54,7 @@ worker::WorkerOrder OrderFor(const model::NodeRecord& node, const model::Project
   worker::WorkerOrder order;
   order.set_generation(node.generation() + project.generation());
   order.set_desired(ToWire(model::DesiredOf(node.state())));
-  Describe(node, project, index, order.mutable_vm());
+  if (order.desired() == worker::RUN) Describe(node, project, index, order.mutable_vm());
   return order;
 }
 

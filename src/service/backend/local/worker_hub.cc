@@ -52,6 +52,7 @@ class WorkerHub::Stream
         if (vm != hub_.vms_.end() && vm->second.stream == this) {
           vm->second.stream = nullptr;
           vm->second.seen.reset();
+          if (!vm->second.order) hub_.vms_.erase(vm);
         }
       }
     }
@@ -89,9 +90,7 @@ class WorkerHub::Stream
 
   grpc::Status TakeHello(const worker::Hello& hello) {
     if (hello.protocol_version() < kOldestProtocol || hello.protocol_version() > kNewestProtocol)
-      return {grpc::StatusCode::FAILED_PRECONDITION,
-              fmt::format("worker protocol {} is not spoken here ({} to {})",
-                          hello.protocol_version(), kOldestProtocol, kNewestProtocol)};
+      return Refuse(hello);
     if (key_) return {grpc::StatusCode::INVALID_ARGUMENT, "Hello came twice"};
     key_ = VmKey{hello.node_uid(), hello.worker_index()};
     Vm& vm = hub_.vms_[*key_];
@@ -100,6 +99,23 @@ class WorkerHub::Stream
     vm.seen.reset();
     Send();
     return grpc::Status::OK;
+  }
+
+  // A worker of another age: said in the log, and in the node's health until another one dials in.
+  grpc::Status Refuse(const worker::Hello& hello) {
+    const std::string reason = fmt::format(
+        "The VM's worker (pid {}, build {}) speaks protocol {}, and this service {} to {}. End "
+        "that "
+        "process: the service starts its own, which adopts the VM.",
+        hello.pid(), hello.build(), hello.protocol_version(), kOldestProtocol, kNewestProtocol);
+    spdlog::warn("worker {} of node {} is refused: {}", hello.worker_index(), hello.node_uid(),
+                 reason);
+    worker::Observed failed;
+    failed.set_phase(worker::FAILED);
+    failed.set_error_code(static_cast<int>(Code::kUnavailable));
+    failed.set_error(reason);
+    hub_.vms_[{hello.node_uid(), hello.worker_index()}].seen = failed;
+    return {grpc::StatusCode::FAILED_PRECONDITION, reason};
   }
 
   WorkerHub& hub_;
