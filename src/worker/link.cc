@@ -5,11 +5,22 @@
 
 #include <algorithm>
 
+#include "base/status.h"
 #include "worker.grpc.pb.h"
 
 namespace torus::worker {
 
 using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// An order brings all of a node's and its project's metadata.
+constexpr int kMaxOrderBytes = 64 << 20;
+// A stream that lived so long was a good one: the next is dialled at once.
+constexpr auto kGoodStream = std::chrono::seconds(1);
+
+}  // namespace
 
 Link::Link(std::string socket, Hello hello, std::function<void(const WorkerOrder&)> on_order)
     : socket_(std::move(socket)), hello_(std::move(hello)), on_order_(std::move(on_order)) {
@@ -51,6 +62,7 @@ bool Link::Talk() {
   // A channel of its own each time: a shared one would keep gRPC's own, longer back-off.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(kMaxOrderBytes);
   const auto channel =
       grpc::CreateCustomChannel("unix:" + socket_, grpc::InsecureChannelCredentials(), arguments);
   const auto stub = WorkerLink::NewStub(channel);
@@ -61,6 +73,7 @@ bool Link::Talk() {
     broken_ = false;
     unsent_ = report_.has_value();
   }
+  const auto begin = Clock::now();
   const auto stream = stub->Connect(&context);
   WorkerReport hello;
   *hello.mutable_hello() = hello_;
@@ -93,6 +106,7 @@ bool Link::Talk() {
     }
     wake_.notify_all();
   }
+  const bool ended = broken_;  // by the service
   const bool ending = stopping_ && !broken_;
   lock.unlock();
   // A stream that is cancelled at once may lose what was written last.
@@ -101,11 +115,23 @@ bool Link::Talk() {
     wake_.wait_for(lock, milliseconds(2000), [this] { return broken_; });
     lock.unlock();
   }
-  context.TryCancel();
+  if (!ended) context.TryCancel();
   reader.join();
   const grpc::Status status = stream->Finish();
-  if (accepted) spdlog::info("the service's stream ended: {}", status.error_message());
-  return accepted;
+  if (ended) LogEnd(accepted, status.error_code(), status.error_message());
+  return accepted && Clock::now() - begin >= kGoodStream;
+}
+
+void Link::LogEnd(bool accepted, int code, const std::string& message) {
+  if (code == grpc::StatusCode::OK || code == grpc::StatusCode::UNAVAILABLE) {
+    if (accepted) spdlog::info("the service's stream ended: {}", message);
+    refusal_.clear();
+    return;
+  }
+  const std::string text = Status(static_cast<Code>(code), message).ToString();
+  if (text == refusal_) return;
+  refusal_ = text;
+  spdlog::error("the service ended the stream: {}; dialling it again and again", text);
 }
 
 }  // namespace torus::worker

@@ -2,7 +2,8 @@
 // the worker has observed.
 //
 // A broken stream is dialled again with back-off (20 ms to 1 s); the VM runs on meanwhile. After
-// each dial the newest report is sent again, so the service needs no memory of it.
+// each dial the newest report is sent again, so the service needs no memory of it. A service that
+// refuses is logged with what it says, once for each new answer; one that is away is not news.
 //
 // Thread-safe. Threads: two of its own; `on_order` is called on one of them.
 #ifndef TORUS_WORKER_LINK_H_
@@ -35,8 +36,9 @@ class Link {
 
  private:
   void Run();
-  // One stream, from dialling to its end; whether it had been accepted.
+  // One stream, from dialling to its end; whether the service had taken it for a while.
   bool Talk();
+  void LogEnd(bool accepted, int code, const std::string& message);
 
   const std::string socket_;
   const Hello hello_;
@@ -48,6 +50,7 @@ class Link {
   bool unsent_ = false;             // guarded by mutex_: report_ is to be sent
   bool stopping_ = false;           // guarded by mutex_
   bool broken_ = false;             // guarded by mutex_: of the present stream
+  std::string refusal_;             // the thread's own: what the service refused with, as logged
   std::thread thread_;
 };
 
