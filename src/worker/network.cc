@@ -94,7 +94,7 @@ std::string HostLinkCommands(const VmPaths& vm, const NetworkPlan& plan) {
       "link add {link} mtu {mtu} type veth peer name eth0 mtu {mtu} address {mac} netns {pid}\n"
       "addr add {gateway}/32 dev {link}\n"
       "link set {link} up\n"
-      "route replace {address}/32 dev {link} proto static\n",
+      "route add {address}/32 dev {link} proto static\n",
       fmt::arg("link", vm.link()), fmt::arg("mtu", plan.mtu), fmt::arg("pid", plan.sandbox_pid),
       fmt::arg("mac", MacAddress(plan.address)), fmt::arg("gateway", kGateway),
       fmt::arg("address", plan.address));
@@ -183,7 +183,17 @@ Status Plumb(const VmPaths& vm, const NetworkPlan& plan) {
   TORUS_RETURN_IF_ERROR(CheckPlan(plan));
   TORUS_RETURN_IF_ERROR(Run({"nft", "-f", "-"}, HostRules(vm, plan)));
   FaultPoint("worker.rules");
-  TORUS_RETURN_IF_ERROR(Run({"ip", "-batch", "-"}, HostLinkCommands(vm, plan)));
+  if (const Status linked = Run({"ip", "-batch", "-"}, HostLinkCommands(vm, plan)); !linked.ok()) {
+    const std::string other = LinkOf(plan.address);
+    if (other.empty() || other == vm.link()) return linked;
+    return FailedPrecondition(
+        "the VM's address {} is in use on this machine, on the network link {}: most likely "
+        "another "
+        "Torus service here has a VM at it. Delete that VM, or stop using one of the two services "
+        "on "
+        "this machine, and try again (\"ip link delete {}\" frees the address if nobody owns it)",
+        plan.address, other, other);
+  }
   FaultPoint("worker.link");
   TORUS_RETURN_IF_ERROR(InNetworkOf(plan.sandbox_pid, [&]() -> Status {
     TORUS_RETURN_IF_ERROR(Run({"ip", "-batch", "-"}, VmLinkCommands(plan)));
@@ -191,6 +201,18 @@ Status Plumb(const VmPaths& vm, const NetworkPlan& plan) {
   }));
   FaultPoint("worker.vm_network");
   TORUS_RETURN_IF_ERROR(Set("/proc/sys/net/ipv4/ip_forward", "1"));
+  return {};
+}
+
+std::string LinkOf(std::string_view address) {
+  const auto routes =
+      RunChecked({"ip", "-4", "-o", "route", "show", "exact", fmt::format("{}/32", address)});
+  std::istringstream words(routes ? *routes : "");
+  for (std::string word; words >> word;) {
+    if (word != "dev") continue;
+    words >> word;
+    return word;
+  }
   return {};
 }
 

@@ -56,11 +56,15 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan);         // fo
 std::string VmRules();                                                     // the same, in the VM
 
 // Makes the network of a sandbox that is created and not yet started. The rules stand before the
-// link does.
+// link does. FAILED_PRECONDITION when another link of this host has the VM's address: it is not
+// taken away from there.
 Status Plumb(const VmPaths& vm, const NetworkPlan& plan);
 
 // Removes link, address, route and rules, whatever there is of them.
 Status Unplumb(const VmPaths& vm);
+
+// The link that this host sends packets for exactly this address to; empty: there is none.
+std::string LinkOf(std::string_view address);
 
 // Calls `function` on a thread that is in that process's network namespace; so are the programs
 // that it runs and the sockets that it makes.

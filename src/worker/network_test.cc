@@ -25,7 +25,7 @@ TEST(Network, MakesAddressesAsComputeEngineDoes) {
 
 TEST(Network, LinksPointToPoint) {
   EXPECT_THAT(HostLinkCommands(kVm, kPlan),
-              HasSubstr(fmt::format("route replace 10.128.0.9/32 dev {}", kVm.link())));
+              HasSubstr(fmt::format("route add 10.128.0.9/32 dev {}", kVm.link())));
   EXPECT_THAT(HostLinkCommands(kVm, kPlan), HasSubstr("mtu 1400 type veth peer name eth0"));
   EXPECT_THAT(VmLinkCommands(kPlan), HasSubstr("addr add 169.254.169.254/32 dev lo"));
   EXPECT_THAT(VmLinkCommands(kPlan), HasSubstr("default via 10.128.0.1"));
