@@ -47,7 +47,8 @@ void SyncFolder(const std::string& path) {
 
 Status ErrnoStatus(int number, std::string_view what, const std::string& path) {
   Code code = Code::kInternal;
-  if (number == ENOENT) code = Code::kNotFound;
+  // A file of /proc says ESRCH when its process has gone.
+  if (number == ENOENT || number == ESRCH) code = Code::kNotFound;
   if (number == EACCES || number == EPERM || number == EROFS) code = Code::kPermissionDenied;
   if (number == ENOSPC || number == EDQUOT || number == EMFILE || number == ENFILE)
     code = Code::kResourceExhausted;

@@ -6,9 +6,10 @@
 
 namespace torus {
 
-std::optional<ProcessIdentity> IdentifyProcess(int64_t pid) {
+Result<std::optional<ProcessIdentity>> FindProcess(int64_t pid) {
   if (pid <= 0) return std::nullopt;
   const auto stat = ReadFile(fmt::format("/proc/{}/stat", pid));
+  if (!stat && stat.error().code() != Code::kNotFound) return Error(stat.error());
   if (!stat) return std::nullopt;
   // The name, field 2, stands in parentheses and may hold anything.
   const size_t after_name = stat->rfind(')');
@@ -23,7 +24,15 @@ std::optional<ProcessIdentity> IdentifyProcess(int64_t pid) {
   return identity;
 }
 
-bool IsAlive(const ProcessIdentity& process) { return IdentifyProcess(process.pid) == process; }
+std::optional<ProcessIdentity> IdentifyProcess(int64_t pid) {
+  const auto found = FindProcess(pid);
+  return found ? *found : std::nullopt;
+}
+
+bool IsAlive(const ProcessIdentity& process) {
+  const auto found = FindProcess(process.pid);
+  return !found || *found == process;
+}
 
 std::string FormatIdentity(const ProcessIdentity& process) {
   return fmt::format("{} {}\n", process.pid, process.start_ticks);

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace torus {
 
 struct ProcessIdentity {
@@ -17,10 +19,14 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
 };
 
-// The identity of a living process; none when there is no such process or it is a zombie.
+// The identity of a living process; none when there is no such process or it is a zombie. An error
+// when /proc cannot be read (no descriptor is left): then nobody can tell.
+Result<std::optional<ProcessIdentity>> FindProcess(int64_t pid);
+
+// As FindProcess, and none too when nobody can tell.
 std::optional<ProcessIdentity> IdentifyProcess(int64_t pid);
 
-// Whether this very process lives.
+// Whether this very process lives. When nobody can tell it is taken to live.
 bool IsAlive(const ProcessIdentity& process);
 
 // "<pid> <start ticks>\n", as files hold it.

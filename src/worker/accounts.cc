@@ -142,7 +142,11 @@ std::optional<WallTime> ParseTime(std::string_view text) {
     if ((sign != '+' && sign != '-') || zone[length] != '\0') return std::nullopt;
     offset_seconds = (hours * 60 + minutes) * 60 * (sign == '-' ? -1 : 1);
   }
-  return std::chrono::system_clock::from_time_t(timegm(&time) - offset_seconds);
+  return WallTime(std::chrono::seconds(timegm(&time) - offset_seconds));
+}
+
+WallTime WallNow() {
+  return std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
 }
 
 Accounts ReadAccounts(const Metadata& node, const Metadata& project, WallTime now) {

@@ -17,7 +17,8 @@
 
 namespace torus::worker {
 
-using WallTime = std::chrono::system_clock::time_point;
+// In seconds: "never" is often written as the year 9999, which nanoseconds cannot hold.
+using WallTime = std::chrono::sys_seconds;
 using Metadata = std::map<std::string, std::string>;
 
 struct Accounts {
@@ -25,6 +26,8 @@ struct Accounts {
   std::vector<std::string> skipped;                      // why a line was left out; tells no key
   std::optional<WallTime> next_expiry;                   // when the next of these keys ends
 };
+
+WallTime WallNow();
 
 Accounts ReadAccounts(const Metadata& node, const Metadata& project, WallTime now);
 

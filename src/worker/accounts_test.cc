@@ -1,5 +1,6 @@
 #include "worker/accounts.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,6 +44,20 @@ TEST(Accounts, AKeyEndsAtItsTime) {
   EXPECT_EQ(accounts.next_expiry, ParseTime("2026-06-01T13:00:00Z"));
   EXPECT_THAT(accounts.skipped, ElementsAre(HasSubstr("line 2: expired")));
   EXPECT_THAT(ReadAccounts({{"ssh-keys", soon}}, {}, *accounts.next_expiry).keys, IsEmpty());
+}
+
+TEST(Accounts, AKeyThatEndsInTheYear9999Counts) {
+  for (const char* time :
+       {"9999-12-31T23:59:59+0000", "2262-04-12T00:00:00Z", "2500-01-01T00:00:00Z"}) {
+    const std::string key =
+        fmt::format(R"(ann:ssh-rsa AAAA1 google-ssh {{"userName":"a","expireOn":"{}"}})", time);
+    const Accounts accounts = ReadAccounts({{"ssh-keys", key}}, {}, WallNow());
+    EXPECT_THAT(accounts.keys, SizeIs(1)) << time;
+    ASSERT_TRUE(accounts.next_expiry) << time;
+    EXPECT_GT(*accounts.next_expiry, WallNow()) << time;
+  }
+  EXPECT_GT(*ParseTime("9999-12-31T23:59:59Z"), *ParseTime("9999-12-31T23:59:58Z"));
+  EXPECT_LT(*ParseTime("0001-01-01T00:00:00Z"), kNow);
 }
 
 TEST(Accounts, BadLinesAreLeftOutAndTold) {

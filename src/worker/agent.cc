@@ -18,9 +18,20 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = milliseconds(500);    // how soon a dead sandbox is noticed
 constexpr auto kLook = seconds(5);           // between looks at a running sshd
-constexpr int kSilentLooks = 6;              // then the VM is started again
+constexpr int kSilentLooks = 6;              // then sshd is started again
 constexpr auto kSshTime = seconds(30);       // for sshd to come up
+constexpr auto kSshAgainTime = seconds(10);  // the same, in a VM that has run
 constexpr auto kHealthyAfter = seconds(60);  // of running: failures are forgotten
+
+// What an operator is told of the keys that do not count; empty: all do.
+std::string KeysNote(const std::vector<std::string>& skipped) {
+  constexpr size_t kMost = 3;
+  std::string note;
+  for (size_t i = 0; i < std::min(kMost, skipped.size()); ++i)
+    note += (i == 0 ? "left out of ssh-keys: " : "; ") + skipped[i];
+  if (skipped.size() > kMost) note += fmt::format("; and {} more", skipped.size() - kMost);
+  return note;
+}
 
 }  // namespace
 
@@ -64,15 +75,20 @@ bool Agent::Step() {
     const std::lock_guard lock(mutex_);
     order = *order_;
   }
-  const auto live = sandbox_.Live();
-  const Action action =
-      Decide({.desired = order.desired(),
-              .ordered = order.generation(),
-              .in_effect = in_effect_,
-              .live = live.has_value(),
-              .refresh_due = next_expiry_ && *next_expiry_ <= std::chrono::system_clock::now(),
-              .now = Clock::now(),
-              .not_before = not_before_});
+  const auto looked = sandbox_.Live();
+  if (!looked) {
+    // What cannot be seen is not taken for dead.
+    Fail(order, looked.error());
+    return false;
+  }
+  const auto& live = *looked;
+  const Action action = Decide({.desired = order.desired(),
+                                .ordered = order.generation(),
+                                .in_effect = in_effect_,
+                                .live = live.has_value(),
+                                .refresh_due = next_expiry_ && *next_expiry_ <= WallNow(),
+                                .now = Clock::now(),
+                                .not_before = not_before_});
   Status status;
   switch (action) {
     case Action::kNothing:
@@ -122,6 +138,7 @@ Status Agent::StartVm(const WorkerOrder& order) {
     }
   }
   Report(PREPARING, "starting the VM");
+  sshd_lost_ = false;
   metadata_.Stop();
   served_pid_ = 0;
   const auto begin = Clock::now();
@@ -134,7 +151,7 @@ Status Agent::StartVm(const WorkerOrder& order) {
 }
 
 Status Agent::RefreshVm(const WorkerOrder& order) {
-  const auto live = sandbox_.Live();
+  TORUS_ASSIGN_OR_RETURN(const auto live, sandbox_.Live());
   if (!live) return Unavailable("the VM's first process is gone");
   TORUS_RETURN_IF_ERROR(Serve(order.vm(), live->pid));
   TORUS_RETURN_IF_ERROR(sandbox_.Refresh(order.vm(), ReadKeys(order.vm())));
@@ -142,40 +159,60 @@ Status Agent::RefreshVm(const WorkerOrder& order) {
 }
 
 Status Agent::AwaitSsh(const WorkerOrder& order) {
-  const auto deadline = Clock::now() + kSshTime;
-  while (!Sandbox::SshAnswers(order.vm().address(), seconds(1))) {
+  const std::string& address = order.vm().address();
+  const auto limit = sshd_lost_ ? kSshAgainTime : kSshTime;
+  const auto deadline = Clock::now() + limit;
+  for (;;) {
+    const auto answers = Sandbox::SshAnswers(address, seconds(1));
+    if (answers && *answers) break;
     // Stopping must not wait for an sshd that does not come.
     if (Superseded(order.generation())) return {};
-    if (!sandbox_.Live()) return Unavailable("the VM ended while it started");
-    if (Clock::now() >= deadline)
-      return DeadlineExceeded("sshd did not answer at {} within {} s", order.vm().address(),
-                              kSshTime.count());
-    std::this_thread::sleep_for(milliseconds(3));
+    TORUS_ASSIGN_OR_RETURN(const auto live, sandbox_.Live());
+    if (!live) return Unavailable("the VM ended while it started");
+    if (Clock::now() < deadline) {
+      std::this_thread::sleep_for(answers ? milliseconds(3) : milliseconds(200));
+      continue;
+    }
+    if (!answers) return answers.error();
+    const std::string words = sandbox_.RestartSshd();
+    return Unavailable(
+        "sshd in the VM has not answered at {} for {} s, and is started again; all else in the VM "
+        "runs on. It may be that port 22 is taken, memory or disk is full, or sshd is damaged{}{}: "
+        "see /var/log/auth.log in the VM. If it does not come back, stop the node and start it; "
+        "its disk is kept",
+        address, limit.count(), words.empty() ? "" : "; last it said: ", words);
   }
   in_effect_ = order.generation();
   silent_looks_ = 0;
+  sshd_lost_ = false;
   running_since_ = Clock::now();
   next_look_ = Clock::now() + kLook;
-  Report(RUNNING, "");
+  Report(RUNNING, KeysNote(skipped_));
   return {};
 }
 
 void Agent::Watch(const WorkerOrder& order) {
   if (Clock::now() < next_look_) return;
   next_look_ = Clock::now() + kLook;
-  if (Sandbox::SshAnswers(order.vm().address(), kLook)) {
+  const auto answers = Sandbox::SshAnswers(order.vm().address(), kLook);
+  const std::string untold = answers ? "" : answers.error().message();
+  if (!answers && untold != untold_) spdlog::warn("{}", untold);
+  untold_ = untold;
+  if (!answers) return;
+  if (*answers) {
     silent_looks_ = 0;
     if (Clock::now() - running_since_ >= kHealthyAfter) failures_ = 0;
     return;
   }
   if (++silent_looks_ < kSilentLooks || Superseded(order.generation())) return;
-  spdlog::warn("sshd has not answered {} times; starting the VM again", silent_looks_);
-  metadata_.Stop();
-  served_pid_ = 0;
+  // The user's job lives though sshd does not: the VM is not taken down for it.
+  const std::string words = sandbox_.RestartSshd();
+  spdlog::warn("sshd has not answered {} times and is started again; last it said: {}",
+               silent_looks_, words);
+  silent_looks_ = 0;
+  sshd_lost_ = true;
   in_effect_ = -1;
-  Status status = sandbox_.TakeDown(/*gently=*/false);
-  if (status.ok()) status = Unavailable("sshd stopped answering at {}", order.vm().address());
-  Fail(order, status);
+  Report(PREPARING, "sshd in the VM stopped answering and is started again; all else runs on");
 }
 
 Status Agent::RemoveVm() {
@@ -218,11 +255,11 @@ void Agent::SaveAttributes(const GuestAttributes& attributes) const {
 Accounts Agent::ReadKeys(const VmSpec& vm) {
   const Metadata node = {vm.metadata().begin(), vm.metadata().end()};
   const Metadata project = {vm.project_metadata().begin(), vm.project_metadata().end()};
-  Accounts accounts = ReadAccounts(node, project, std::chrono::system_clock::now());
+  Accounts accounts = ReadAccounts(node, project, WallNow());
   next_expiry_ = accounts.next_expiry;
-  if (accounts.skipped != told_) {
+  if (accounts.skipped != skipped_) {
     for (const std::string& line : accounts.skipped) spdlog::warn("left out of ssh-keys: {}", line);
-    told_ = accounts.skipped;
+    skipped_ = accounts.skipped;
   }
   return accounts;
 }

@@ -3,8 +3,8 @@
 //
 // Every pass decides afresh (plan.h) from the order and from the world, so a pass that dies half
 // way is simply followed by another. It keeps watch while the VM runs: a sandbox whose first
-// process is gone, or whose sshd has not answered for half a minute, is started again with
-// back-off.
+// process is gone is started again with back-off. One whose sshd has not answered for half a
+// minute gets another sshd, and else is left alone: the user's job in it lives.
 //
 // Threads: Run is called on one; SetOrder may be called on any.
 #ifndef TORUS_WORKER_AGENT_H_
@@ -40,9 +40,9 @@ class Agent {
   Status StartVm(const WorkerOrder& order);
   Status RefreshVm(const WorkerOrder& order);
   Status RemoveVm();
-  // Waits for sshd, then reports RUNNING.
+  // Waits for sshd, then reports RUNNING. When it does not come, has another started and says so.
   Status AwaitSsh(const WorkerOrder& order);
-  // Whether a running VM still answers; looks every few seconds.
+  // Looks every few seconds whether a running VM still answers.
   void Watch(const WorkerOrder& order);
   // Serves the spec's metadata in the network of process `pid`, unless that is served already.
   Status Serve(const VmSpec& vm, int64_t pid);
@@ -63,13 +63,15 @@ class Agent {
   // The loop's own.
   int64_t in_effect_ = -1;
   int failures_ = 0;
-  int silent_looks_ = 0;  // of sshd, in a row
+  int silent_looks_ = 0;    // of sshd, in a row
+  bool sshd_lost_ = false;  // it answered once, and has been ended for its silence since
   int64_t served_pid_ = 0;
   SteadyTime not_before_{};
   SteadyTime next_look_{};
   SteadyTime running_since_{};
   std::optional<WallTime> next_expiry_;
-  std::vector<std::string> told_;  // skipped key lines that were logged
+  std::vector<std::string> skipped_;  // the lines of ssh-keys that were left out
+  std::string untold_;                // why sshd could not be asked last time, as logged
 };
 
 }  // namespace torus::worker

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "base/fault.h"
 #include "base/file.h"
@@ -19,9 +20,12 @@ namespace fs = std::filesystem;
 
 // Process 1 is tini, which reaps; this is its child and ends with the VM.
 constexpr char kBoot[] = R"sh(#!/bin/sh
-exec >>/var/log/torus-boot.log 2>&1 </dev/null
 umask 022
-mkdir -p /run/sshd /run/lock
+mkdir -p /var/log
+log=/var/log/torus-boot.log
+true >>$log || log=/dev/null
+exec >>$log 2>&1 </dev/null
+mkdir -p /run/lock
 chmod 1777 /run/lock
 cat /run/torus/hostname >/etc/hostname
 cat /run/torus/hosts >/etc/hosts
@@ -49,9 +53,13 @@ trap stop TERM
 if [ -f /run/torus/startup-script ]; then
   /bin/sh /run/torus/script startup &
 fi
-# A package's upgrade may restart sshd: it is here again at once.
+# A package's upgrade may restart sshd: it is here again at once. Its configuration is the image's;
+# what the VM's owner did to /etc/ssh, /run or /var/log keeps nobody out.
 while :; do
-  /usr/sbin/sshd -D -E /var/log/auth.log &
+  log=/var/log/auth.log
+  mkdir -p /run/sshd /var/log
+  true >>$log || log=/dev/null
+  /usr/sbin/sshd -D -f /run/torus/sshd_config -o PidFile=/run/torus-sshd.pid -E $log &
   wait $!
   sleep 1 &
   wait $!
@@ -102,6 +110,20 @@ rm -f $mark
 getent group $group | cut -d: -f4 | tr , '\n' | while read -r user; do
   [ -z "$user" ] || grep -qxF "$user" /run/torus/users || gpasswd -d "$user" $group
 done
+exit 0
+)sh";
+
+// Ends an sshd that does not answer, for boot to start another, and says what is known of it.
+// Sessions are processes of their own: they live on.
+constexpr char kSshdAgain[] = R"sh(#!/bin/sh
+exec 2>/dev/null
+pid=$(cat /run/torus-sshd.pid)
+[ "$(cat "/proc/$pid/comm")" = sshd ] && kill -KILL "$pid"
+if [ -x /usr/sbin/sshd ]; then
+  tail -n 1 /var/log/auth.log
+else
+  echo '/usr/sbin/sshd is missing'
+fi
 exit 0
 )sh";
 
@@ -163,11 +185,36 @@ std::string SliceText(const VmSpec& vm, int64_t memory_limit) {
        .memory_limit_bytes = memory_limit});
 }
 
+Result<std::string> ImageSshdConfig(const std::string& image_root) {
+  const std::string folder = image_root + "/etc/ssh";
+  const auto main = ReadFile(folder + "/sshd_config");
+  if (!main && main.error().code() != Code::kNotFound) return main;
+  if (!main) return NotFound("the base image {} is missing or has no sshd", image_root);
+  std::set<fs::path> parts;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder + "/sshd_config.d", error))
+    if (entry.path().extension() == ".conf") parts.insert(entry.path());
+  std::string text = "# The VM's sshd runs on this file; /etc/ssh/sshd_config is not read.\n";
+  std::istringstream lines(*main);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("Include ")) {
+      text += line + "\n";
+      continue;
+    }
+    for (const fs::path& part : parts) {
+      TORUS_ASSIGN_OR_RETURN(const std::string included, ReadFile(part));
+      text += included + "\n";
+    }
+  }
+  return text;
+}
+
 std::map<std::string, std::string> GuestFiles(const VmSpec& vm, const Accounts& accounts,
                                               int64_t memory_limit, const std::string& resolvers) {
   std::map<std::string, std::string> files = {
       {"boot", kBoot},
       {"script", kScript},
+      {"sshd-again", kSshdAgain},
       {"accounts", kAccounts},
       {"slice", SliceText(vm, memory_limit)},
       {"hosts", HostsFile(vm)},

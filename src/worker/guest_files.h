@@ -28,7 +28,12 @@ std::string HostsFile(const VmSpec& vm);
 // The slice as libtpu.so and the tpu-env attribute tell it. `memory_limit` in bytes.
 std::string SliceText(const VmSpec& vm, int64_t memory_limit);
 
-// Every file of the folder, by its path in it, keys included.
+// The configuration that the image's sshd was made with, in one file: /etc/ssh/sshd_config with
+// what it includes. The VM's sshd runs on this one, handed in read-only, so that no file in the VM
+// can shut everybody out. NOT_FOUND when the image or its configuration is missing.
+Result<std::string> ImageSshdConfig(const std::string& image_root);
+
+// Every file of the folder but sshd_config, by its path in it, keys included.
 std::map<std::string, std::string> GuestFiles(const VmSpec& vm, const Accounts& accounts,
                                               int64_t memory_limit, const std::string& resolvers);
 

@@ -44,6 +44,21 @@ TEST(GuestFiles, TheNodesScriptWinsOverTheProjects) {
   EXPECT_EQ(GuestFiles(vm, {}, 0, "").at("startup-script"), "node");
 }
 
+TEST(GuestFiles, SshdsConfigurationIsTheImages) {
+  char name[] = "/tmp/torus-guest-test-XXXXXX";
+  const std::string image = mkdtemp(name);
+  EXPECT_EQ(ImageSshdConfig(image).error().code(), Code::kNotFound);
+  ASSERT_TRUE(MakeFolders(image + "/etc/ssh/sshd_config.d").ok());
+  ASSERT_TRUE(WriteFile(image + "/etc/ssh/sshd_config",
+                        "# Debian\nInclude /etc/ssh/sshd_config.d/*.conf\nUsePAM yes\n")
+                  .ok());
+  ASSERT_TRUE(WriteFile(image + "/etc/ssh/sshd_config.d/20-b.conf", "B yes\n").ok());
+  ASSERT_TRUE(WriteFile(image + "/etc/ssh/sshd_config.d/10-a.conf", "A yes").ok());
+  ASSERT_TRUE(WriteFile(image + "/etc/ssh/sshd_config.d/old", "C yes\n").ok());
+  EXPECT_THAT(*ImageSshdConfig(image), testing::EndsWith("# Debian\nA yes\nB yes\n\nUsePAM yes\n"));
+  EXPECT_TRUE(RemoveTree(image).ok());
+}
+
 TEST(GuestFiles, TheFolderHoldsExactlyTheFiles) {
   char name[] = "/tmp/torus-guest-test-XXXXXX";
   const std::string folder = mkdtemp(name);

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -39,12 +40,30 @@ using std::chrono::seconds;
 
 constexpr auto kRuncTime = seconds(30);
 constexpr auto kAccountsTime = seconds(20);
+constexpr auto kSshdTime = seconds(10);
 constexpr auto kGentleTime = seconds(5);
 constexpr auto kShutdownScriptTime = seconds(65);
 
-std::string BootId() {
-  const auto id = ReadFile("/proc/sys/kernel/random/boot_id");
-  return id ? *id : std::string();
+Result<std::string> BootId() { return ReadFile("/proc/sys/kernel/random/boot_id"); }
+
+// The last line of what a VM said, as an operator may read it.
+std::string LastWords(std::string_view text) {
+  constexpr size_t kMost = 200;
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  text.remove_prefix(text.rfind('\n') + 1);
+  std::string line(text.substr(0, kMost));
+  std::erase_if(line, [](unsigned char c) { return c < 0x20 || c > 0x7e; });
+  return line;
+}
+
+// Whether a failure to connect is this host's own, not the other side's.
+bool IsOwnTrouble(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM ||
+         error == EAGAIN || error == EADDRNOTAVAIL || error == EPERM || error == EACCES;
+}
+
+Status CannotAsk(const std::string& address, int error) {
+  return Unavailable("cannot ask whether sshd answers at {}: {}", address, std::strerror(error));
 }
 
 // A number of a JSON file; 0 when there is none.
@@ -144,9 +163,12 @@ Limits Sandbox::LimitsOf(const VmSpec& vm) const {
                        vm.process_limit());
 }
 
-std::optional<ProcessIdentity> Sandbox::Live() const {
-  const Json file = ReadJson(paths_.sandbox_file());
-  if (!file.is_object() || file.value("boot_id", "") != BootId()) return std::nullopt;
+Result<std::optional<ProcessIdentity>> Sandbox::Live() const {
+  const auto text = ReadFile(paths_.sandbox_file());
+  if (!text && text.error().code() != Code::kNotFound) return Error(text.error());
+  TORUS_ASSIGN_OR_RETURN(const std::string boot_id, BootId());
+  const Json file = text ? Json::parse(*text, nullptr, false) : Json();
+  if (!file.is_object() || file.value("boot_id", "") != boot_id) return std::nullopt;
   const ProcessIdentity init{Number(file, "pid"),
                              static_cast<uint64_t>(Number(file, "start_ticks"))};
   if (init.pid <= 0 || IsGone(init)) return std::nullopt;
@@ -156,7 +178,7 @@ std::optional<ProcessIdentity> Sandbox::Live() const {
 std::optional<ProcessIdentity> Sandbox::Init() const {
   // A state of before a reboot names processes that are long gone, by numbers in use again.
   const auto boot = ReadFile(paths_.run() + "/boot_id");
-  if (!boot || *boot != BootId()) return std::nullopt;
+  if (!boot || boot != BootId()) return std::nullopt;
   const Json state =
       ReadJson(fmt::format("{}/{}/state.json", paths_.runc_root(), paths_.container()));
   const ProcessIdentity init{Number(state, "init_process_pid"),
@@ -194,9 +216,9 @@ Status Sandbox::PrepareFiles(const VmSpec& vm, const Accounts& accounts) {
   const Resolvers resolvers = HostResolvers();
   if (resolvers.addresses.empty())
     spdlog::warn("/etc/resolv.conf names no resolver that a VM can reach");
-  TORUS_RETURN_IF_ERROR(
-      WriteGuestFiles(paths_.share(), GuestFiles(vm, accounts, LimitsOf(vm).memory, resolvers.file),
-                      vm.uid_base()));
+  auto files = GuestFiles(vm, accounts, LimitsOf(vm).memory, resolvers.file);
+  TORUS_ASSIGN_OR_RETURN(files["sshd_config"], ImageSshdConfig(vm.image_root()));
+  TORUS_RETURN_IF_ERROR(WriteGuestFiles(paths_.share(), files, vm.uid_base()));
   return CopyHostKeys(paths_.host_keys(), paths_.share() + "/hostkeys", vm.uid_base());
 }
 
@@ -214,7 +236,8 @@ Status Sandbox::Create(const VmSpec& vm) {
                                  .uid_base = vm.uid_base(),
                                  .limits = LimitsOf(vm),
                                  .has_ipv6 = host_.has_ipv6});
-  Status status = WriteFile(paths_.run() + "/boot_id", BootId());
+  const auto boot_id = BootId();
+  Status status = boot_id ? WriteFile(paths_.run() + "/boot_id", *boot_id) : boot_id.error();
   if (status.ok()) status = MakeFolders(paths_.bundle(), 0700);
   if (status.ok()) status = WriteFile(paths_.bundle() + "/config.json", config.dump(1));
   FaultPoint("worker.config");
@@ -241,7 +264,8 @@ Status Sandbox::Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>&
   FaultPoint("worker.plumbed");
   TORUS_RETURN_IF_ERROR(Runc({"start", paths_.container()}, kRuncTime));
   FaultPoint("worker.start");
-  const Json file = {{"pid", init->pid}, {"start_ticks", init->start_ticks}, {"boot_id", BootId()}};
+  TORUS_ASSIGN_OR_RETURN(const std::string boot_id, BootId());
+  const Json file = {{"pid", init->pid}, {"start_ticks", init->start_ticks}, {"boot_id", boot_id}};
   return WriteFile(paths_.sandbox_file(), file.dump(), {.mode = 0600});
 }
 
@@ -304,7 +328,8 @@ void Sandbox::StopGently(const ProcessIdentity& init) const {
 
 Status Sandbox::KillProcesses() {
   KillOrphanedRunc(paths_.runc_root());
-  for (const auto& init : {Live(), Init()}) {
+  TORUS_ASSIGN_OR_RETURN(const auto live, Live());
+  for (const auto& init : {live, Init()}) {
     if (!init || !IsAlive(*init)) continue;
     kill(static_cast<pid_t>(init->pid), SIGKILL);
     if (!WaitGone(*init, seconds(10)))
@@ -322,7 +347,8 @@ Status Sandbox::KillProcesses() {
 }
 
 Status Sandbox::TakeDown(bool gently) {
-  if (const auto init = Live(); init && gently) StopGently(*init);
+  TORUS_ASSIGN_OR_RETURN(const auto live, Live());
+  if (live && gently) StopGently(*live);
   TORUS_RETURN_IF_ERROR(KillProcesses());
   FaultPoint("worker.cgroups");
   TORUS_RETURN_IF_ERROR(Unplumb(paths_));
@@ -345,9 +371,16 @@ Status Sandbox::RemoveFiles() {
   return {};
 }
 
-bool Sandbox::SshAnswers(const std::string& address, milliseconds timeout) {
+std::string Sandbox::RestartSshd() const {
+  const auto output = Exec("sshd-again", kSshdTime);
+  if (output) return LastWords(*output);
+  return "no command can be run in the VM: " + LastWords(output.error().message());
+}
+
+Result<bool> Sandbox::SshAnswers(const std::string& address, milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   const Fd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (socket_fd.fd < 0) return Error(CannotAsk(address, errno));
   sockaddr_in name{};
   name.sin_family = AF_INET;
   name.sin_port = htons(22);
@@ -355,6 +388,7 @@ bool Sandbox::SshAnswers(const std::string& address, milliseconds timeout) {
   if (connect(socket_fd.fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0) {
     int error = 0;
     socklen_t size = sizeof(error);
+    if (IsOwnTrouble(errno)) return Error(CannotAsk(address, errno));
     if (errno != EINPROGRESS || !WaitFor(socket_fd.fd, POLLOUT, deadline)) return false;
     if (getsockopt(socket_fd.fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
       return false;

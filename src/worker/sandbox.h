@@ -27,8 +27,9 @@ class Sandbox {
  public:
   explicit Sandbox(VmPaths paths);
 
-  // The first process of a sandbox that was started whole and lives.
-  std::optional<ProcessIdentity> Live() const;
+  // The first process of a sandbox that was started whole and lives. An error when nobody can tell,
+  // which is no sign of its death.
+  Result<std::optional<ProcessIdentity>> Live() const;
 
   // Starts it from whatever state. Calls `plumbed` with the first process's pid when the network
   // stands and nothing runs in the VM yet. On an error nothing is left running.
@@ -48,8 +49,13 @@ class Sandbox {
   // Removes the VM's folder, disk and all, and its parent once that is empty. REQUIRES: TakeDown.
   Status RemoveFiles();
 
-  // Whether an ssh server greets at the VM's address within `timeout`.
-  static bool SshAnswers(const std::string& address, std::chrono::milliseconds timeout);
+  // Whether an ssh server greets at the VM's address within `timeout`. An error when this host
+  // cannot even ask (no descriptor is left, say), which is no silence of sshd's.
+  static Result<bool> SshAnswers(const std::string& address, std::chrono::milliseconds timeout);
+
+  // Ends a live sandbox's sshd, for another to come up, and leaves everything else in it alone.
+  // Returns what is known of the trouble: one line, perhaps empty, made safe to show.
+  std::string RestartSshd() const;
 
   // The host keys as guest attributes; see PublicHostKeys.
   Result<std::map<std::string, std::string>> HostKeys() const;

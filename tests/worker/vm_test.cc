@@ -16,6 +16,7 @@
 
 #include "base/file.h"
 #include "vm_fixture.h"
+#include "worker/network.h"
 #include "worker/worker_main.h"
 
 namespace torus::worker {
@@ -168,6 +169,88 @@ TEST_F(VmTest, ASandboxThatDiesIsStartedAgain) {
   ASSERT_TRUE(service_->Await([](const Observed& o) { return o.phase() != RUNNING; }));
   ASSERT_TRUE(service_->Await(RUNNING, generation_));
   EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
+}
+
+TEST_F(VmTest, NoFileOfTheUsersShutsEverybodyOut) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const ProcessIdentity init = InitOf(*paths_);
+  // Broken, and then one that is well formed and locks out.
+  for (const char* text : {"Nonsense yes", "DenyUsers *", "Port 2222"}) {
+    SCOPED_TRACE(text);
+    ASSERT_EQ(Ssh("ann", fmt::format("echo {} | sudo tee /etc/ssh/sshd_config.d/00.conf; "
+                                     "sudo rm -rf /run/sshd /var/log/auth.log; "
+                                     "sudo mkdir -p /var/log/auth.log; "
+                                     "sudo kill -9 $(cat /run/torus-sshd.pid)",
+                                     text))
+                  .exit_code,
+              0);
+    SubprocessResult result;
+    for (int i = 0; i < 50 && result.output != "ann"; ++i) {
+      std::this_thread::sleep_for(milliseconds(200));
+      result = Ssh("ann", "whoami");
+    }
+    EXPECT_EQ(result.output, "ann");
+  }
+  EXPECT_EQ(InitOf(*paths_), init);
+  EXPECT_THAT(Ssh("ann", "echo pwd | sftp -D /usr/lib/openssh/sftp-server").output,
+              HasSubstr("/home/ann"));
+  Order(STOP);
+  ASSERT_TRUE(service_->Await(STOPPED, generation_));
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
+}
+
+TEST_F(VmTest, AnSshdThatHangsIsReplacedAndTheJobLivesOn) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const ProcessIdentity init = InitOf(*paths_);
+  ASSERT_EQ(Ssh("ann",
+                "setsid sleep 5000 </dev/null >/dev/null 2>&1 & "
+                "sudo kill -STOP $(cat /run/torus-sshd.pid)")
+                .exit_code,
+            0);
+  const auto told = service_->Await([](const Observed& o) { return o.phase() == PREPARING; });
+  ASSERT_TRUE(told);
+  EXPECT_THAT(told->detail(), HasSubstr("sshd"));
+  ASSERT_TRUE(service_->Await(RUNNING, generation_));
+  EXPECT_EQ(InitOf(*paths_), init);
+  EXPECT_EQ(Ssh("ann", "pgrep -c sleep").output, "1");
+}
+
+TEST_F(VmTest, AnSshdThatCannotComeBackIsToldAndTheJobLivesOn) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const ProcessIdentity init = InitOf(*paths_);
+  // The user's job: it takes sshd away, waits, and puts it back.
+  ASSERT_EQ(Ssh("ann",
+                "sudo setsid sh -c 'mv /usr/sbin/sshd /usr/sbin/away; "
+                "kill -9 $(cat /run/torus-sshd.pid); sleep 60; mv /usr/sbin/away /usr/sbin/sshd; "
+                "sleep 5000' </dev/null >/dev/null 2>&1 &")
+                .exit_code,
+            0);
+  const auto failed = service_->Await([](const Observed& o) { return o.phase() == FAILED; });
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->error_code(), static_cast<int>(Code::kUnavailable));
+  for (const char* text : {"sshd", "/usr/sbin/sshd is missing", "runs on", "/var/log/auth.log",
+                           "stop the node and start it"})
+    EXPECT_THAT(failed->error(), HasSubstr(text));
+  ASSERT_TRUE(service_->Await(RUNNING, generation_));
+  EXPECT_EQ(InitOf(*paths_), init);
+  EXPECT_EQ(Ssh("ann", "pgrep -c sleep").output, "1");
+}
+
+TEST_F(VmTest, KeysThatDoNotCountAreTold) {
+  VmSpec vm = Spec();
+  (*vm.mutable_metadata())["ssh-keys"] +=
+      "\nbob:no key\neve:ssh-rsa AAAA google-ssh "
+      "{\"userName\":\"eve\",\"expireOn\":\"2020-01-01T00:00:00+0000\"}";
+  ASSERT_NO_FATAL_FAILURE(RunVm(vm));
+  const auto running = service_->Await(RUNNING, generation_);
+  ASSERT_TRUE(running);
+  EXPECT_THAT(running->detail(), HasSubstr("line 2: not a public key"));
+  EXPECT_THAT(running->detail(), HasSubstr("line 3: expired"));
+  Order(RUN, Spec());
+  const auto clean = service_->Await(RUNNING, generation_);
+  ASSERT_TRUE(clean);
+  EXPECT_EQ(clean->detail(), "");
 }
 
 TEST_F(VmTest, ACommandInsideThatHangsHoldsUpNoDelete) {
@@ -392,6 +475,28 @@ TEST_F(VmTest, ABadOrderIsToldAndTheNextOneWorks) {
   EXPECT_EQ(failed->error_code(), 5);
   EXPECT_THAT(failed->error(), HasSubstr("/nonexistent"));
   ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+}
+
+TEST_F(VmTest, AnAddressThatAnotherLinkHasIsNotTakenFromIt) {
+  // As another service's VM has it.
+  const std::string add = fmt::format(
+      "ip link add tvother type veth peer name tvother1 && ip link set tvother up && "
+      "ip link set tvother1 up && ip route add {}/32 dev tvother",
+      Address(0));
+  ASSERT_TRUE(RunChecked({"sh", "-c", add}));
+  Order(RUN, Spec());
+  EXPECT_TRUE(workers_->Start(uid_, 0).ok());
+  const auto failed = service_->Await([](const Observed& o) { return o.phase() == FAILED; });
+  EXPECT_EQ(LinkOf(Address(0)), "tvother");
+  EXPECT_TRUE(RunChecked({"ip", "link", "delete", "tvother"}));
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->error_code(), static_cast<int>(Code::kFailedPrecondition));
+  EXPECT_THAT(failed->error(), HasSubstr(Address(0)));
+  EXPECT_THAT(failed->error(), HasSubstr("tvother"));
+  EXPECT_THAT(failed->error(), HasSubstr("Delete that VM"));
+  ASSERT_TRUE(service_->Await(RUNNING, generation_)) << "tried again by itself";
+  EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
+  EXPECT_EQ(LinkOf(Address(0)), paths_->link());
 }
 
 TEST_F(VmTest, StartsWithinASecond) {
