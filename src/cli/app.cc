@@ -1,5 +1,6 @@
 // The tree of commands from its root.
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/version.h"
 
 namespace torus::cli {
@@ -12,7 +13,7 @@ constexpr char kDescription[] =
 
 constexpr char kExamples[] =
     "A first TPU:\n"
-    "  torus serve &\n"
+    "  sudo torus serve &\n"
     "  torus tpu-vm create my-first-tpu --zone=us-central1-a --accelerator-type=v2-8 "
     "--version=tpu-ubuntu2204-base\n"
     "  torus tpu-vm ssh my-first-tpu --zone=us-central1-a\n\n"
@@ -39,11 +40,9 @@ std::unique_ptr<CLI::App> MakeApp(Invocation& invocation) {
   app->set_version_flag("--version", VersionLine(), "Print version, commit and engine")
       ->group("Flags");
   app->require_subcommand(1);
-  app->get_formatter()->column_width(34);
-  app->get_formatter()->label("SUBCOMMAND", "COMMAND");
-  app->get_formatter()->label("OPTIONS", "FLAGS");
-  app->get_formatter()->label("Positionals", "Arguments");
+  app->formatter(MakeHelpFormatter());
   app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->group("Flags");
+  AddCommonFlags(*app, invocation.before, ZoneFlag::kNone);
   AddServe(*app);
   AddTpuVm(*app, invocation);
   AddOperations(*app, invocation);

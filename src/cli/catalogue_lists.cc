@@ -22,33 +22,28 @@ constexpr ListKind kLocations{"locations", "the zones that have TPUs", "location
                               "locationId:label=LOCATION, name:label=LOCATION_NAME",
                               ZoneFlag::kNone};
 
-Result<int> Run(const CommonFlags& flags, const ListKind& kind, size_t limit) {
+Result<int> Run(const ListFlags& list_flags, const ListKind& kind) {
+  const CommonFlags& flags = list_flags.common;
   TORUS_ASSIGN_OR_RETURN(const Client client, MakeClient(flags));
   const std::string parent = kind.zone == ZoneFlag::kNone
                                  ? "projects/" + flags.project
                                  : NodeName{flags.project, flags.zone, ""}.Parent();
-  TORUS_ASSIGN_OR_RETURN(const Json rows,
-                         client.List(parent + "/" + kind.collection, kind.collection, limit));
+  TORUS_ASSIGN_OR_RETURN(const Json rows, client.List(parent + "/" + kind.collection,
+                                                      kind.collection, list_flags.limit));
   return PrintList(flags, rows, kind.columns);
 }
-
-struct ListFlags {
-  CommonFlags common;
-  size_t limit = 0;
-};
 
 void AddList(CLI::App& parent, Invocation& invocation, const ListKind& kind) {
   const std::string example = std::string("  torus ") + kind.group + " list" +
                               (kind.zone == ZoneFlag::kNone ? "" : " --zone=us-central1-a");
-  CLI::App* group = AddCommand(parent, kind.group, std::string("List ") + kind.what, example);
-  group->require_subcommand(1);
+  CLI::App* group =
+      AddGroup(parent, invocation, kind.group, std::string("List ") + kind.what, example);
   auto flags = std::make_shared<ListFlags>();
   CLI::App* command = AddCommand(*group, "list", std::string("List ") + kind.what, example);
-  AddCommonFlags(*command, flags->common, kind.zone);
-  command->add_option("--limit", flags->limit, "At most this many")->check(CLI::PositiveNumber);
+  AddListFlags(*command, *flags, kind.zone);
   command->callback([flags, &kind, &invocation] {
-    flags->common.Resolve(kind.zone);
-    invocation.run = [flags, &kind] { return Run(flags->common, kind, flags->limit); };
+    flags->common.Resolve(invocation, kind.zone);
+    invocation.run = [flags, &kind] { return Run(*flags, kind); };
   });
 }
 

@@ -1,4 +1,5 @@
-// One exchange is a coroutine, so that its time-out covers resolving, connecting and reading alike.
+// One deadline covers a whole call. A look-up cannot be interrupted, so it has a thread of its own,
+// which is left alone once the deadline has passed; the rest is a coroutine.
 #include "cli/client.h"
 
 #include <algorithm>
@@ -10,7 +11,10 @@
 #include <boost/beast/http.hpp>
 #include <charconv>
 #include <chrono>
+#include <future>
+#include <memory>
 #include <optional>
+#include <thread>
 
 #include "cli/version.h"
 
@@ -22,10 +26,10 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using asio::ip::tcp;
 
-constexpr std::chrono::seconds kTimeout{30};
 constexpr size_t kMaxReplyBytes = size_t{64} << 20;
 constexpr auto kAsTuple = asio::as_tuple(asio::use_awaitable);
 
+using Clock = std::chrono::steady_clock;
 using HttpRequest = http::request<http::string_body>;
 using HttpReply = http::response<http::string_body>;
 
@@ -36,14 +40,32 @@ Error Unreachable(const Endpoint& endpoint, const boost::system::error_code& err
       endpoint.ToString(), error.message());
 }
 
-asio::awaitable<Result<HttpReply>> Exchange(const Endpoint& endpoint, HttpRequest& request) {
-  const auto executor = co_await asio::this_coro::executor;
-  beast::tcp_stream stream(executor);
-  tcp::resolver resolver(executor);
-  auto [resolve_error, addresses] =
-      co_await resolver.async_resolve(endpoint.host, endpoint.port, kAsTuple);
-  if (resolve_error) co_return Unreachable(endpoint, resolve_error);
-  stream.expires_after(kTimeout);
+// The addresses of an endpoint.
+Result<tcp::resolver::results_type> Resolve(const Endpoint& endpoint, Clock::time_point deadline) {
+  struct Answer {
+    boost::system::error_code error;
+    tcp::resolver::results_type addresses;
+  };
+  std::promise<Answer> promise;
+  std::future<Answer> future = promise.get_future();
+  std::thread([endpoint, promise = std::move(promise)]() mutable {
+    asio::io_context io(1);
+    Answer answer;
+    answer.addresses = tcp::resolver(io).resolve(endpoint.host, endpoint.port, answer.error);
+    promise.set_value(std::move(answer));
+  }).detach();
+  if (future.wait_until(deadline) != std::future_status::ready)
+    return Unreachable(endpoint, asio::error::timed_out);
+  Answer answer = future.get();
+  if (answer.error) return Unreachable(endpoint, answer.error);
+  return std::move(answer.addresses);
+}
+
+asio::awaitable<Result<HttpReply>> Exchange(const Endpoint& endpoint,
+                                            const tcp::resolver::results_type& addresses,
+                                            HttpRequest& request, Clock::time_point deadline) {
+  beast::tcp_stream stream(co_await asio::this_coro::executor);
+  stream.expires_at(deadline);
   auto [connect_error, address] = co_await stream.async_connect(addresses, kAsTuple);
   if (connect_error) co_return Unreachable(endpoint, connect_error);
   auto [write_error, written] = co_await http::async_write(stream, request, kAsTuple);
@@ -57,10 +79,13 @@ asio::awaitable<Result<HttpReply>> Exchange(const Endpoint& endpoint, HttpReques
 }
 
 // Runs one exchange to its end.
-Result<HttpReply> RunExchange(const Endpoint& endpoint, HttpRequest& request) {
+Result<HttpReply> RunExchange(const Endpoint& endpoint, HttpRequest& request,
+                              std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  TORUS_ASSIGN_OR_RETURN(const auto addresses, Resolve(endpoint, deadline));
   asio::io_context io(1);
   std::optional<Result<HttpReply>> reply;
-  asio::co_spawn(io, Exchange(endpoint, request),
+  asio::co_spawn(io, Exchange(endpoint, addresses, request, deadline),
                  [&](std::exception_ptr, Result<HttpReply> result) { reply = std::move(result); });
   try {
     io.run();
@@ -180,7 +205,7 @@ Result<Json> Client::Call(std::string_view method, std::string_view name, const 
     request.body() = body->dump(-1, ' ', false, Json::error_handler_t::replace);
     request.prepare_payload();
   }
-  TORUS_ASSIGN_OR_RETURN(const HttpReply reply, RunExchange(endpoint_, request));
+  TORUS_ASSIGN_OR_RETURN(const HttpReply reply, RunExchange(endpoint_, request, timeout_));
   if (reply.result_int() / 100 != 2) return Error(ReplyError(reply.result_int(), reply.body()));
   Json json = Json::parse(reply.body(), nullptr, false);
   if (!json.is_object())

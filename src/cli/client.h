@@ -1,10 +1,11 @@
 // The service as a client sees it: REST and JSON over HTTP/1.1.
 //
-// A call opens a connection, asks and closes; no proxy is ever used. Calls block, for at most half
-// a minute. Thread-safety: a Client is immutable; calls on it may run at once.
+// A call opens a connection, asks and closes; no proxy is ever used. Calls block, for at most the
+// client's time-out. Thread-safety: a Client is immutable; calls on it may run at once.
 #ifndef TORUS_CLI_CLIENT_H_
 #define TORUS_CLI_CLIENT_H_
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,7 +38,9 @@ Status ReplyError(int http_status, std::string_view body);
 
 class Client {
  public:
-  explicit Client(Endpoint endpoint) : endpoint_(std::move(endpoint)) {}
+  // `timeout` is for one call as a whole, from the look-up of the host to the end of the reply.
+  explicit Client(Endpoint endpoint, std::chrono::milliseconds timeout = std::chrono::seconds(30))
+      : endpoint_(std::move(endpoint)), timeout_(timeout) {}
 
   const Endpoint& endpoint() const { return endpoint_; }
 
@@ -57,6 +60,7 @@ class Client {
                     const Json* body) const;
 
   Endpoint endpoint_;
+  std::chrono::milliseconds timeout_;
 };
 
 }  // namespace torus::cli

@@ -1,6 +1,10 @@
 // The shared flags and where their defaults come from.
 #include "cli/command.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
+#include <charconv>
 #include <cstdlib>
 
 #include "cli/format.h"
@@ -10,7 +14,6 @@ namespace {
 
 constexpr char kDefaultEndpoint[] = "http://127.0.0.1:7470";
 constexpr char kDefaultProject[] = "torus";
-constexpr char kCommonGroup[] = "Flags that every command takes";
 
 // The first of the values that is not empty.
 std::string FirstOf(std::initializer_list<std::string> values) {
@@ -27,9 +30,30 @@ std::string Environment(const char* name) {
   return value ? value : "";
 }
 
-void CommonFlags::Resolve(ZoneFlag zone_flag) {
-  endpoint = FirstOf({endpoint, Environment("TORUS_ENDPOINT"), kDefaultEndpoint});
-  project = FirstOf({project, Environment("CLOUDSDK_CORE_PROJECT"), kDefaultProject});
+Result<std::string> HomeFolder() {
+  if (std::string home = Environment("HOME"); !home.empty()) return home;
+  const passwd* entry = getpwuid(geteuid());
+  if (entry && entry->pw_dir && *entry->pw_dir) return std::string(entry->pw_dir);
+  return FailedPrecondition("cannot tell where your home folder is; set HOME");
+}
+
+CLI::Validator PositiveNumber() {
+  const auto check = [](const std::string& text) -> std::string {
+    int number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [next, error] = std::from_chars(text.data(), end, number);
+    return error == std::errc() && next == end && number > 0 ? "" : "must be a positive number";
+  };
+  return CLI::Validator(check, "");
+}
+
+void CommonFlags::Resolve(const Invocation& invocation, ZoneFlag zone_flag) {
+  const CommonFlags& before = invocation.before;
+  endpoint = FirstOf({endpoint, before.endpoint, Environment("TORUS_ENDPOINT"), kDefaultEndpoint});
+  project =
+      FirstOf({project, before.project, Environment("CLOUDSDK_CORE_PROJECT"), kDefaultProject});
+  format = FirstOf({format, before.format});
+  quiet = quiet || before.quiet;
   if (zone_flag != ZoneFlag::kNone)
     zone = FirstOf({zone, Environment("TORUS_ZONE"), Environment("CLOUDSDK_COMPUTE_ZONE")});
   if (zone.empty() && zone_flag == ZoneFlag::kOrAll) zone = "-";
@@ -40,6 +64,14 @@ void CommonFlags::Resolve(ZoneFlag zone_flag) {
   }
   if (const auto parsed = Format::Parse(format); !parsed)
     throw CLI::ValidationError("--format", parsed.error().message());
+}
+
+CLI::App* AddGroup(CLI::App& parent, Invocation& invocation, const std::string& name,
+                   const std::string& help, const std::string& examples) {
+  CLI::App* group = AddCommand(parent, name, help, examples);
+  group->require_subcommand(1);
+  AddCommonFlags(*group, invocation.before, ZoneFlag::kNone);
+  return group;
 }
 
 CLI::App* AddCommand(CLI::App& parent, const std::string& name, const std::string& help,
@@ -56,7 +88,7 @@ void AddCommonFlags(CLI::App& command, CommonFlags& flags, ZoneFlag zone_flag) {
     command
         .add_option("--zone", flags.zone,
                     zone_flag == ZoneFlag::kOrAll
-                        ? "The zone; all zones if neither this nor CLOUDSDK_COMPUTE_ZONE is given"
+                        ? "The zone; else TORUS_ZONE or CLOUDSDK_COMPUTE_ZONE, else all zones"
                         : "The zone; else TORUS_ZONE or CLOUDSDK_COMPUTE_ZONE")
         ->type_name("ZONE");
   }

@@ -22,14 +22,9 @@ inline constexpr int kExitError = 1;          // the service or the operation sa
 inline constexpr int kExitUsage = 2;          // the command line is wrong
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C, as a shell counts it
 
-// What parsing a command line yields.
-struct Invocation {
-  std::vector<std::string> after_dashes;  // the arguments after "--"
-  bool takes_after_dashes = false;        // set by the command that wants them
-  std::function<Result<int>()> run;       // returns the exit status
-};
-
 enum class ZoneFlag { kNone, kOrAll, kRequired };
+
+struct Invocation;
 
 // Flags that each command takes. Strings are empty until given; Resolve fills the defaults.
 struct CommonFlags {
@@ -39,10 +34,26 @@ struct CommonFlags {
   std::string format;  // empty: the command's own
   bool quiet = false;
 
-  // Fills what the command line left open from the environment; throws CLI::ValidationError if a
-  // zone is required and none is known, or the format is not one.
-  void Resolve(ZoneFlag zone_flag);
+  // Fills what was not given after the command: by what was given before it, else from the
+  // environment. Throws CLI::ValidationError if a zone is required and none is known, or the format
+  // is not one.
+  void Resolve(const Invocation& invocation, ZoneFlag zone_flag);
 };
+
+// What parsing a command line yields.
+struct Invocation {
+  CommonFlags before;  // the flags before the command: `torus --quiet tpu-vm …`
+  std::vector<std::string> after_dashes;  // the arguments after "--"
+  bool takes_after_dashes = false;        // set by the command that wants them
+  std::function<Result<int>()> run;       // returns the exit status
+};
+
+// The group of the help that CommonFlags but --zone are in.
+inline constexpr char kCommonGroup[] = "Flags that every command takes, before or after its name";
+
+// Adds a group of commands, which takes the flags that go before a command.
+CLI::App* AddGroup(CLI::App& parent, Invocation& invocation, const std::string& name,
+                   const std::string& help, const std::string& examples);
 
 // Adds a command with a line of help and examples, one a line.
 CLI::App* AddCommand(CLI::App& parent, const std::string& name, const std::string& help,
@@ -56,8 +67,14 @@ void AddCommonFlags(CLI::App& command, CommonFlags& flags, ZoneFlag zone_flag);
 CLI::Option* AddRepeated(CLI::App& command, const std::string& name,
                          std::vector<std::string>& values, const std::string& help);
 
+// Lets an option take whole numbers from 1 only.
+CLI::Validator PositiveNumber();
+
 // The value of an environment variable; empty where it is unset.
 std::string Environment(const char* name);
+
+// The user's home folder: HOME, else what the account says. FAILED_PRECONDITION if neither does.
+Result<std::string> HomeFolder();
 
 // "torus.tpu-vm.create" for the deepest command that was parsed, as gcloud names one in an error.
 std::string CommandPath(const CLI::App& root);

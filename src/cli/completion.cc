@@ -113,11 +113,15 @@ autoload -U +X bashcompinit && bashcompinit
 }
 
 std::string FishScript(const std::vector<CompletionNode>& nodes) {
-  std::string text = R"(# fish completion for torus
+  std::string text = "# fish completion for torus\nset -g __torus_paths";
+  for (const CompletionNode& node : nodes) {
+    if (!node.path.empty()) text += " '" + node.path + "'";
+  }
+  text += R"(
 function __torus_path
     set -l path
     for word in (commandline -opc)[2..-1]
-        string match -q -- '-*' $word; or set -a path $word
+        contains -- (string join ' ' -- $path $word) $__torus_paths; and set -a path $word
     end
     string join ' ' -- $path
 end
@@ -126,7 +130,8 @@ function __torus_at
     test "$path" = "$argv[1]"; or string match -q -- "$argv[1] *" "$path"
 end
 function __torus_exactly
-    test (__torus_path | string collect) = "$argv[1]"
+    set -l path (__torus_path)
+    test "$path" = "$argv[1]"
 end
 complete -c torus -f
 )";
@@ -187,12 +192,13 @@ Result<std::string> CompletionScript(const CLI::App& root, std::string_view shel
 
 void AddCompletion(CLI::App& parent, Invocation& invocation) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = AddCommand(parent, "completion", "Print a completion script",
-                                 "  source <(torus completion bash)\n"
-                                 "  torus completion fish > ~/.config/fish/completions/torus.fish");
-  command->add_option("shell", *shell, "bash, zsh or fish")
+  CLI::App* command =
+      AddCommand(parent, "completion", "Print the script by which a shell completes torus commands",
+                 "  source <(torus completion bash)   # in ~/.bashrc; zsh alike, in ~/.zshrc\n"
+                 "  torus completion fish > ~/.config/fish/completions/torus.fish");
+  command->add_option("SHELL", *shell, "bash, zsh or fish")
       ->type_name("SHELL")
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""))
       ->required();
   command->callback([shell, &parent, &invocation] {
     invocation.run = [shell, &parent]() -> Result<int> {

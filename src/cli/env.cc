@@ -151,22 +151,17 @@ struct EnvFlags {
   bool unset = false;
 };
 
-std::string ConfigFolder() {
-  const std::string base = Environment("XDG_CONFIG_HOME");
-  return (base.empty() ? Environment("HOME") + "/.config" : base) + "/torus/gcloud";
-}
-
 Result<int> Run(const EnvFlags& flags) {
   TORUS_ASSIGN_OR_RETURN(const Shell shell, ParseShell(flags.shell));
   EnvRequest request{.project = flags.common.project,
                      .zone = flags.common.zone == "-" ? "" : flags.common.zone,
-                     .config_folder = ConfigFolder(),
                      .now = Environment};
   TORUS_ASSIGN_OR_RETURN(request.endpoint, ParseEndpoint(flags.common.endpoint));
   if (flags.unset) {
     std::cout << PrintUnset(request, shell) << std::flush;
     return kExitOk;
   }
+  TORUS_ASSIGN_OR_RETURN(request.config_folder, ConfigFolder());
   TORUS_RETURN_IF_ERROR(MakeFolders(request.config_folder, 0700));
   std::cout << PrintEnvironment(MakeEnvironment(request), shell) << std::flush;
   return kExitOk;
@@ -186,6 +181,13 @@ Result<Shell> ParseShell(std::string_view name) {
   if (name == "fish") return Shell::kFish;
   return InvalidArgument("--shell: \"{}\" is not one of bash, zsh, sh, dash, ksh, posix, fish",
                          name);
+}
+
+Result<std::string> ConfigFolder() {
+  constexpr char kFolder[] = "/torus/gcloud";
+  if (const std::string base = Environment("XDG_CONFIG_HOME"); !base.empty()) return base + kFolder;
+  TORUS_ASSIGN_OR_RETURN(const std::string home, HomeFolder());
+  return home + "/.config" + kFolder;
 }
 
 std::vector<std::string_view> OverridableApis() {
@@ -258,19 +260,19 @@ std::string PrintUnset(const EnvRequest& request, Shell shell) {
 void AddEnv(CLI::App& parent, Invocation& invocation) {
   auto flags = std::make_shared<EnvFlags>();
   CLI::App* command = AddCommand(
-      parent, "env", "Print what points gcloud and the client libraries here, for a shell to eval",
+      parent, "env", "Print the environment that points gcloud and the client libraries here",
       "  eval \"$(torus env)\"            # bash, zsh, sh\n"
       "  torus env --shell=fish | source # fish\n"
       "  eval \"$(torus env --unset)\"    # and back; values that it replaced stay gone");
   command->add_option("--shell", flags->shell, "bash, zsh, sh or fish; else as SHELL says")
       ->type_name("SHELL");
   command->add_flag("--unset", flags->unset, "Print what takes it all back");
-  AddCommonFlags(*command, flags->common, ZoneFlag::kOrAll);
+  command->add_option("--zone", flags->common.zone, "A default zone to set, too; none if not given")
+      ->type_name("ZONE");
+  AddCommonFlags(*command, flags->common, ZoneFlag::kNone);
   command->callback([flags, &invocation] {
     // A zone is set only if it is asked for: it would hide `gcloud config set compute/zone`.
-    const std::string zone = flags->common.zone;
-    flags->common.Resolve(ZoneFlag::kNone);
-    flags->common.zone = zone;
+    flags->common.Resolve(invocation, ZoneFlag::kNone);
     if (flags->shell.empty()) flags->shell = DefaultShell();
     if (auto shell = ParseShell(flags->shell); !shell)
       throw CLI::ValidationError(shell.error().message());

@@ -1,6 +1,6 @@
 // The environment that points gcloud and the client libraries at Torus, as lines for a shell.
 //
-// Pure: what it reads of the environment is an argument. Thread-safe.
+// Pure but for ConfigFolder: what the rest reads of the environment is an argument. Thread-safe.
 #ifndef TORUS_CLI_ENV_H_
 #define TORUS_CLI_ENV_H_
 
@@ -36,6 +36,10 @@ struct Environ {
 
 // What to set and what to unset.
 Environ MakeEnvironment(const EnvRequest& request);
+
+// Where gcloud keeps its configuration while it is pointed here. FAILED_PRECONDITION if nothing
+// says where the user's home is.
+Result<std::string> ConfigFolder();
 
 // The lines that bring it about, and those that take it back.
 std::string PrintEnvironment(const Environ& environment, Shell shell);

@@ -3,8 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "cli/commands.h"
@@ -69,6 +72,36 @@ TEST(Env, UnsetNamesAllThatWasSet) {
     EXPECT_THAT(back, HasSubstr("unset " + name + "\n"));
 }
 
+// Sets a variable, or unsets it, for as long as it lives.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name), before_(Environment(name)) {
+    value ? setenv(name, value, 1) : unsetenv(name);
+  }
+  ~ScopedVariable() { before_.empty() ? unsetenv(name_) : setenv(name_, before_.c_str(), 1); }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* name_;
+  const std::string before_;
+};
+
+TEST(Env, FindsTheConfigFolder) {
+  const ScopedVariable no_config("XDG_CONFIG_HOME", nullptr);
+  {
+    const ScopedVariable home("HOME", "/h");
+    EXPECT_EQ(*ConfigFolder(), "/h/.config/torus/gcloud");
+    const ScopedVariable config("XDG_CONFIG_HOME", "/x");
+    EXPECT_EQ(*ConfigFolder(), "/x/torus/gcloud");
+  }
+  const ScopedVariable no_home("HOME", nullptr);
+  const passwd* account = getpwuid(geteuid());
+  if (!account) GTEST_SKIP() << "needs an account";
+  EXPECT_EQ(*HomeFolder(), account->pw_dir);
+  EXPECT_EQ(*ConfigFolder(), std::string(account->pw_dir) + "/.config/torus/gcloud");
+}
+
 TEST(Completion, KnowsTheTree) {
   Invocation invocation;
   const auto app = MakeApp(invocation);
@@ -105,8 +138,12 @@ TEST(Help, EveryCommandHasAnExample) {
 TEST(ManPage, TellsEveryCommand) {
   Invocation invocation;
   const std::string page = ManPage(*MakeApp(invocation));
-  EXPECT_THAT(page, HasSubstr(".SS torus tpu\\-vm create\n"));
+  EXPECT_THAT(page, HasSubstr(".SS torus tpu\\-vm create TPU [FLAGS]\n"));
   EXPECT_THAT(page, HasSubstr(".SH EXIT STATUS\n"));
+  // What every command takes is told once.
+  const size_t first = page.find("endpoint\\fR=");
+  ASSERT_NE(first, page.npos);
+  EXPECT_EQ(page.find("endpoint\\fR=", first + 1), page.npos);
 }
 
 }  // namespace

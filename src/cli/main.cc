@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <string_view>
 
 #include "cli/commands.h"
 
@@ -22,26 +23,61 @@ int Fail(const CLI::App& app, const std::string& message) {
   return kExitError;
 }
 
-int FailUsage(const CLI::App& app, const std::string& message) {
-  Fail(app, message);
+// "torus tpu-vm create", as one types it.
+std::string SpacedPath(const CLI::App& app) {
   std::string path = CommandPath(app);
   std::ranges::replace(path, '.', ' ');
-  std::cerr << "Try: " << path << " --help" << std::endl;
+  return path;
+}
+
+int FailUsage(const CLI::App& app, const std::string& message) {
+  Fail(app, message);
+  std::cerr << "Try: " << SpacedPath(app) << " --help" << std::endl;
   return kExitUsage;
 }
 
-// What is wrong with the command line; CLI11 alone would not name a command that there is none of.
-std::string UsageMessage(const CLI::App& app, const CLI::ParseError& error) {
-  const CLI::App* group = &app;
-  while (!group->get_subcommands().empty()) group = group->get_subcommands().front();
-  std::string names;
-  for (const CLI::App* each : group->get_subcommands([](const CLI::App*) { return true; })) {
-    if (!each->get_group().empty()) names += (names.empty() ? "" : ", ") + each->get_name();
+// The first of `words` that looks like a flag, without its value; empty if none does.
+std::string FirstFlag(const std::vector<std::string>& words) {
+  const auto flag = std::ranges::find_if(
+      words, [](const std::string& word) { return word.size() > 1 && word[0] == '-'; });
+  return flag == words.end() ? "" : flag->substr(0, flag->find('='));
+}
+
+// What is wrong with words that no command took. They stay with the command (or group) they follow.
+std::string ExtrasMessage(const CLI::App& root, const CLI::App& command, const std::string& path) {
+  for (const CLI::App* app = &root; app != &command; app = app->get_subcommands().front()) {
+    const std::string flag = FirstFlag(app->remaining());
+    if (flag.empty()) continue;
+    if (command.get_option_no_throw(flag))
+      return flag + " goes after the command: " + path + " " + flag + " ...";
+    return "there is no flag \"" + flag + "\"";
   }
-  const auto extra = group->remaining();
-  if (names.empty()) return error.what();
-  return (extra.empty() ? "give a command" : "there is no command \"" + extra[0] + "\"") +
-         ": one of " + names;
+  const auto extras = root.remaining(true);
+  if (const std::string flag = FirstFlag(extras); !flag.empty())
+    return "there is no flag \"" + flag + "\"";
+  std::string words;
+  for (const std::string& word : extras) words += " " + word;
+  return "not expected:" + words;
+}
+
+// What is wrong with the command line; CLI11 alone would not name a command that there is none of.
+std::string UsageMessage(const CLI::App& root, const CLI::ParseError& error) {
+  const CLI::App* command = &root;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error);
+  const bool is_group = command->get_require_subcommand_min() > 0;
+  if (is_group && (extras || dynamic_cast<const CLI::RequiredError*>(&error))) {
+    const auto words = command->remaining();
+    std::string names;
+    for (const CLI::App* each : command->get_subcommands([](const CLI::App*) { return true; })) {
+      if (!each->get_group().empty()) names += (names.empty() ? "" : ", ") + each->get_name();
+    }
+    if (words.empty()) return "give a command: one of " + names;
+    if (words[0][0] != '-') return "there is no command \"" + words[0] + "\": one of " + names;
+  }
+  return extras || (is_group && !command->remaining().empty())
+             ? ExtrasMessage(root, *command, SpacedPath(root))
+             : error.what();
 }
 
 // Splits off what stands after "--".
@@ -56,6 +92,13 @@ std::vector<std::string> TakeArguments(int argc, char** argv, Invocation& invoca
   return arguments;
 }
 
+// Why a command that parses its own arguments was not run: main() knows it as the first one only.
+std::string NotRunMessage(const CLI::App& app, std::string_view first) {
+  const std::string& name = app.get_subcommands().front()->get_name();
+  return first == name ? "this build has no such part"
+                       : "\"" + name + "\" takes no flags before its name";
+}
+
 int Main(int argc, char** argv) {
   Invocation invocation;
   const auto app = MakeApp(invocation);
@@ -67,7 +110,7 @@ int Main(int argc, char** argv) {
   }
   if (!invocation.after_dashes.empty() && !invocation.takes_after_dashes)
     return FailUsage(*app, "nothing may follow \"--\" here");
-  if (!invocation.run) return FailUsage(*app, "this build has no such part");
+  if (!invocation.run) return FailUsage(*app, NotRunMessage(*app, argv[1]));
   const Result<int> result = invocation.run();
   if (result) return *result;
   Fail(*app, result.error().ToString());

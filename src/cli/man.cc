@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "cli/help.h"
 #include "cli/version.h"
 
 namespace torus::cli {
@@ -22,15 +23,18 @@ std::string Roff(std::string_view text) {
   return roff;
 }
 
-void Flags(const CLI::App& app, std::string& text) {
+bool IsCommon(const CLI::Option& option) { return option.get_group() == kCommonGroup; }
+
+// The arguments and flags, either those of every command or the others.
+void Flags(const CLI::App& app, bool common, std::string& text) {
   for (const CLI::Option* option : app.get_options()) {
-    const bool positional = option->get_lnames().empty();
-    if (!positional && option->get_lnames()[0] == "help") continue;
+    const bool positional = option->get_positional();
+    if (IsCommon(*option) != common || option == app.get_help_ptr()) continue;
     text += ".TP\n\\fB" +
-            Roff(positional ? option->get_type_name() : "--" + option->get_lnames()[0]) + "\\fR";
+            Roff(positional ? option->get_type_name() : option->get_name(false, true)) + "\\fR";
     if (!positional && option->get_items_expected_max() > 0)
       text += "=\\fI" + Roff(option->get_type_name()) + "\\fR";
-    text += "\n" + Roff(option->get_description()) + "\n";
+    text += "\n" + Roff(OptionHelp(*option)) + "\n";
   }
 }
 
@@ -42,8 +46,9 @@ void Commands(const CLI::App& app, const std::string& path, std::string& text) {
       Commands(*command, name, text);
       continue;
     }
-    text += ".SS " + Roff(name) + "\n" + Roff(command->get_description()) + ".\n";
-    Flags(*command, text);
+    text +=
+        ".SS " + Roff(UsageLine(*command, name)) + "\n" + Roff(command->get_description()) + ".\n";
+    Flags(*command, false, text);
     if (!command->get_footer().empty())
       text += ".PP\n.nf\n" + Roff(command->get_footer()) + "\n.fi\n";
   }
@@ -77,11 +82,16 @@ Ctrl\-C. \fBssh\fR and \fBscp\fR exit as OpenSSH does: with the status of the re
 }  // namespace
 
 std::string ManPage(const CLI::App& root) {
-  std::string text = std::string(".TH TORUS 1 \"\" \"torus ") + Version() +
-                     "\" \"User Commands\"\n.SH NAME\ntorus \\- TPU as a service on machines you "
-                     "own\n.SH SYNOPSIS\n.B torus\n\\fICOMMAND\\fR [\\fIFLAG\\fR ...]\n"
-                     ".SH DESCRIPTION\n" +
-                     Roff(root.get_description()) + "\n.SH COMMANDS\n";
+  std::string text =
+      std::string(".TH TORUS 1 \"\" \"torus ") + Version() +
+      "\" \"User Commands\"\n.SH NAME\ntorus \\- TPU as a service on machines you "
+      "own\n.SH SYNOPSIS\n.B torus\n\\fICOMMAND\\fR [\\fIFLAG\\fR ...]\n"
+      ".SH DESCRIPTION\n" +
+      Roff(root.get_description()) + "\n.PP\n.nf\n" + Roff(root.get_footer()) +
+      "\n.fi\n.SH FLAGS\nEvery command that talks to the service takes these, before "
+      "or after its name.\n";
+  Flags(root, true, text);
+  text += ".SH COMMANDS\n";
   Commands(root, "torus", text);
   return text + kEnd;
 }

@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kFirstPoll{20};
 constexpr milliseconds kLongestPoll{1000};
 constexpr std::chrono::seconds kPatience{60};  // with a service that does not answer
+constexpr std::chrono::seconds kSettle{5};     // after which a line of progress stays
 
 volatile sig_atomic_t interrupted = 0;
 
@@ -46,7 +47,9 @@ void Sleep(milliseconds time) {
   nanosleep(&wait, nullptr);  // a signal ends it early, which is wanted
 }
 
-// One line of progress on stderr.
+// The progress on stderr. Elsewhere than on a terminal a line cannot be taken back, so one waits
+// until the next one comes or it has lasted: while a failed operation is undone, its last words are
+// the reason, which the caller's error tells.
 class Progress {
  public:
   explicit Progress(std::string_view doing) : doing_(doing), terminal_(isatty(STDERR_FILENO) == 1) {
@@ -58,18 +61,36 @@ class Progress {
       constexpr std::string_view kSpinner = "|/-\\";
       std::cerr << "\r\033[K" << doing_ << "... " << kSpinner[turn_++ % kSpinner.size()] << " "
                 << detail << std::flush;
-    } else if (detail != shown_ && !detail.empty()) {
-      std::cerr << "  " << detail << std::endl;
+      return;
     }
-    shown_ = detail;
+    if (detail.empty()) return;
+    const auto now = Clock::now();
+    if (detail == latest_) {
+      if (now - since_ > kSettle) Write();
+      return;
+    }
+    Write();
+    latest_ = detail;
+    since_ = now;
+    written_ = false;
   }
 
-  void End(std::string_view outcome) {
+  // `error` is the operation's, if it has one.
+  void End(std::string_view outcome, std::string_view error = {}) {
     if (terminal_) std::cerr << "\r\033[K" << doing_ << "... " << outcome << std::endl;
+    if (latest_ != error) Write();
   }
 
  private:
-  std::string doing_, shown_;
+  void Write() {
+    if (!written_) std::cerr << "  " << latest_ << std::endl;
+    written_ = true;
+  }
+
+  std::string doing_;
+  std::string latest_;
+  Clock::time_point since_;  // when latest_ came
+  bool written_ = true;      // latest_ is
   bool terminal_;
   size_t turn_ = 0;
 };
@@ -141,7 +162,11 @@ Result<Json> WaitForOperation(const Client& client, Json operation, std::string_
     TORUS_ASSIGN_OR_RETURN(operation, Poll(client, name, last_answer));
   }
   auto result = OperationResult(operation);
-  progress.End(result ? "done." : "failed.");
+  if (result) {
+    progress.End("done.");
+  } else {
+    progress.End("failed.", result.error().message());
+  }
   return result;
 }
 

@@ -24,8 +24,9 @@ std::string DescribeCommand(const Json& operation);
 
 // Polls until `operation` is done and returns its result. Writes `doing` ("Creating my-tpu") and
 // the operation's own words to stderr: one line that is rewritten on a terminal, a line for each
-// change elsewhere. Ctrl-C leaves the operation running and returns CANCELLED, which says how to
-// look at it. An UNAVAILABLE service is asked again for a while, since it may be restarting.
+// change elsewhere, but for the reason of a failure, which is the caller's to tell. Ctrl-C leaves
+// the operation running and returns CANCELLED, which says how to look at it. An UNAVAILABLE service
+// is asked again for a while, since it may be restarting.
 Result<Json> WaitForOperation(const Client& client, Json operation, std::string_view doing);
 
 }  // namespace torus::cli

@@ -10,7 +10,6 @@ namespace {
 struct OperationFlags {
   CommonFlags common;
   std::string operation;  // an id or a full name
-  size_t limit = 0;
 
   std::string FullName() const {
     if (operation.find('/') != operation.npos) return operation;
@@ -18,7 +17,7 @@ struct OperationFlags {
   }
 };
 
-Result<int> List(const OperationFlags& flags) {
+Result<int> List(const ListFlags& flags) {
   TORUS_ASSIGN_OR_RETURN(const Client client, MakeClient(flags.common));
   const NodeName where{flags.common.project, flags.common.zone, ""};
   TORUS_ASSIGN_OR_RETURN(const Json operations,
@@ -45,13 +44,13 @@ void AddOne(CLI::App& group, Invocation& invocation, const std::string& name,
   CLI::App* command = AddCommand(
       group, name, help,
       "  torus operations " + name + " operation-1700000000000-abc --zone=us-central1-a");
-  command->add_option("operation", flags->operation, "The operation's id or full name")
+  command->add_option("OPERATION", flags->operation, "The operation's id or full name")
       ->type_name("OPERATION")
       ->required();
   AddCommonFlags(*command, flags->common, ZoneFlag::kRequired);
   command->callback([flags, run, &invocation] {
     const bool full_name = flags->operation.find('/') != std::string::npos;
-    flags->common.Resolve(full_name ? ZoneFlag::kOrAll : ZoneFlag::kRequired);
+    flags->common.Resolve(invocation, full_name ? ZoneFlag::kOrAll : ZoneFlag::kRequired);
     invocation.run = [flags, run] { return run(*flags); };
   });
 }
@@ -59,16 +58,15 @@ void AddOne(CLI::App& group, Invocation& invocation, const std::string& name,
 }  // namespace
 
 void AddOperations(CLI::App& parent, Invocation& invocation) {
-  CLI::App* group = AddCommand(parent, "operations", "Look at what the service is doing",
-                               "  torus operations list --zone=us-central1-a");
-  group->require_subcommand(1);
-  auto flags = std::make_shared<OperationFlags>();
+  CLI::App* group = AddGroup(parent, invocation, "operations",
+                             "Look at what was asked of the service, or cancel it",
+                             "  torus operations list --zone=us-central1-a");
+  auto flags = std::make_shared<ListFlags>();
   CLI::App* list = AddCommand(*group, "list", "List operations of a zone, or of all zones",
                               "  torus operations list");
-  AddCommonFlags(*list, flags->common, ZoneFlag::kOrAll);
-  list->add_option("--limit", flags->limit, "At most this many")->check(CLI::PositiveNumber);
+  AddListFlags(*list, *flags, ZoneFlag::kOrAll);
   list->callback([flags, &invocation] {
-    flags->common.Resolve(ZoneFlag::kOrAll);
+    flags->common.Resolve(invocation, ZoneFlag::kOrAll);
     invocation.run = [flags] { return List(*flags); };
   });
   AddOne(*group, invocation, "describe", "Show all about an operation", Describe);

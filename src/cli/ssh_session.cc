@@ -4,16 +4,22 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <iostream>
+#include <sstream>
+
 #include "cli/operation.h"
 #include "cli/ssh_key.h"
 
 namespace torus::cli {
 namespace {
 
-std::string Home() {
-  if (std::string home = Environment("HOME"); !home.empty()) return home;
-  const passwd* entry = getpwuid(geteuid());
-  return entry ? entry->pw_dir : "/";
+// Whoever runs this command, as gcloud finds out.
+Result<std::string> LocalUser() {
+  for (const char* name : {"LOGNAME", "USER", "LNAME", "USERNAME"}) {
+    if (std::string user = Environment(name); !user.empty()) return user;
+  }
+  if (const passwd* entry = getpwuid(geteuid())) return std::string(entry->pw_name);
+  return FailedPrecondition("cannot tell who you are; write USER@TPU");
 }
 
 // Adds the key to the node's metadata if it is not there, and waits until the VM has it.
@@ -67,19 +73,22 @@ void AddSshFlags(CLI::App& command, SshFlags& flags) {
   command
       .add_option("--strict-host-key-checking", flags.strict_host_key_checking,
                   "yes, no or ask; yes if the service knows the VM's keys")
-      ->check(CLI::IsMember({"yes", "no", "ask"}))
+      ->check(CLI::IsMember({"yes", "no", "ask"}).description(""))
       ->type_name("MODE");
   command.add_flag("--internal-ip", flags.internal_ip, "Connect to the internal address");
   command.add_flag("--plain", flags.plain, "Leave keys and host checks to OpenSSH");
   command.add_flag("--dry-run", flags.dry_run, "Print the command and change nothing");
 }
 
-Result<std::string> LocalUser() {
-  for (const char* name : {"LOGNAME", "USER", "LNAME", "USERNAME"}) {
-    if (std::string user = Environment(name); !user.empty()) return user;
-  }
-  if (const passwd* entry = getpwuid(geteuid())) return std::string(entry->pw_name);
-  return FailedPrecondition("cannot tell who you are; write USER@TPU");
+void AppendWords(std::vector<std::string>& argv, const std::string& flag) {
+  std::istringstream words(flag);
+  for (std::string word; words >> word;) argv.push_back(word);
+}
+
+Result<int> RunOrPrint(const SshFlags& flags, const std::vector<Program>& programs) {
+  if (!flags.dry_run) return RunInFront(programs);
+  std::cout << ToShell(programs) << std::flush;
+  return kExitOk;
 }
 
 Status CheckReady(const Json& node, const NodeName& name) {
@@ -118,16 +127,19 @@ Result<std::vector<Worker>> FindWorkers(const Json& node, std::string_view worke
   return workers;
 }
 
-Result<SshSession> PrepareSsh(const Client& client, const SshFlags& flags,
-                              const std::string& user) {
+Result<SshSession> PrepareSsh(const SshFlags& flags, std::string user) {
+  if (user.empty()) {
+    TORUS_ASSIGN_OR_RETURN(user, LocalUser());
+  }
+  TORUS_ASSIGN_OR_RETURN(const std::string home, HomeFolder());
+  TORUS_ASSIGN_OR_RETURN(const Client client, MakeClient(flags.common));
   TORUS_ASSIGN_OR_RETURN(const Json node, client.Get(flags.name.ToString()));
   TORUS_RETURN_IF_ERROR(CheckReady(node, flags.name));
   SshSession session;
   session.user = user;
   session.node_id = Text(node, "id");
-  session.key_file =
-      flags.key_file.empty() ? Home() + "/.ssh/google_compute_engine" : flags.key_file;
-  session.known_hosts = Home() + "/.ssh/google_compute_known_hosts";
+  session.key_file = flags.key_file.empty() ? home + "/.ssh/google_compute_engine" : flags.key_file;
+  session.known_hosts = home + "/.ssh/google_compute_known_hosts";
   if (node.value("networkEndpoints", Json::array()).empty())
     return FailedPrecondition("TPU VM \"{}\" has no address to connect to", flags.name.node);
   TORUS_ASSIGN_OR_RETURN(session.workers, FindWorkers(node, flags.worker, flags.internal_ip));

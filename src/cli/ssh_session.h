@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cli/foreground.h"
 #include "cli/tpu_vm.h"
 
 namespace torus::cli {
@@ -37,17 +38,21 @@ struct SshSession {
   bool host_keys_known = false;
 };
 
-// Gets ready to connect as `user`. FAILED_PRECONDITION if the node is not READY or has no address,
-// with what to do; INVALID_ARGUMENT if --worker names none of its workers. Changes nothing with
+// Gets ready to connect as `user`; empty: as whoever runs this command. FAILED_PRECONDITION if the
+// node is not READY or has no address, with what to do; INVALID_ARGUMENT if --worker names none of
+// its workers. Changes nothing with
 // --dry-run.
-Result<SshSession> PrepareSsh(const Client& client, const SshFlags& flags, const std::string& user);
+Result<SshSession> PrepareSsh(const SshFlags& flags, std::string user);
 
 // The -i and -o options for one worker.
 std::vector<std::string> SshOptions(const SshSession& session, const SshFlags& flags,
                                     const Worker& worker);
 
-// Whoever runs this command, as gcloud finds out.
-Result<std::string> LocalUser();
+// Adds the words of a flag as typed, such as "-L 80:localhost:80", to a command.
+void AppendWords(std::vector<std::string>& argv, const std::string& flag);
+
+// Runs the programs in front of the user, or prints them with --dry-run.
+Result<int> RunOrPrint(const SshFlags& flags, const std::vector<Program>& programs);
 
 // FAILED_PRECONDITION unless the node is READY, with what to do about it.
 Status CheckReady(const Json& node, const NodeName& name);

@@ -8,21 +8,28 @@
 
 namespace torus::cli {
 
-void NodeFlags::Resolve() {
+void NodeFlags::Resolve(const Invocation& invocation) {
   const bool full_name = node.find('/') != node.npos;
-  common.Resolve(full_name ? ZoneFlag::kOrAll : ZoneFlag::kRequired);
+  common.Resolve(invocation, full_name ? ZoneFlag::kOrAll : ZoneFlag::kRequired);
   auto parsed = ParseNodeName(node, common.project, common.zone);
   if (!parsed) throw CLI::ValidationError("TPU", parsed.error().message());
   name = *std::move(parsed);
 }
 
 void AddNodeFlags(CLI::App& command, NodeFlags& flags) {
-  command.add_option("tpu", flags.node, "The TPU VM's name")->type_name("TPU")->required();
+  command.add_option("TPU", flags.node, "The TPU VM's name")->type_name("TPU")->required();
   AddCommonFlags(command, flags.common, ZoneFlag::kRequired);
 }
 
 void AddAsyncFlag(CLI::App& command, NodeFlags& flags) {
   command.add_flag("--async", flags.async, "Return at once; do not wait for the operation");
+}
+
+void AddListFlags(CLI::App& command, ListFlags& flags, ZoneFlag zone_flag) {
+  command.add_option("--limit", flags.limit, "At most this many")
+      ->type_name("NUMBER")
+      ->check(PositiveNumber());
+  AddCommonFlags(command, flags.common, zone_flag);
 }
 
 Result<Client> MakeClient(const CommonFlags& flags) {
@@ -61,12 +68,28 @@ Result<int> FinishOperation(const Client& client, const NodeFlags& flags, const 
                                      : PrintOne(flags.common, result, kNodeColumns);
 }
 
+void AddNodeCommand(CLI::App& group, Invocation& invocation, const std::string& name,
+                    const std::string& help, const std::string& examples, const Verb& verb,
+                    Result<Json> (*request)(const Client& client, const NodeFlags& flags)) {
+  auto flags = std::make_shared<NodeFlags>();
+  CLI::App* command = AddCommand(group, name, help, examples);
+  AddNodeFlags(*command, *flags);
+  AddAsyncFlag(*command, *flags);
+  command->callback([flags, verb, request, &invocation] {
+    flags->Resolve(invocation);
+    invocation.run = [flags, verb, request]() -> Result<int> {
+      TORUS_ASSIGN_OR_RETURN(const Client client, MakeClient(flags->common));
+      TORUS_ASSIGN_OR_RETURN(const Json operation, request(client, *flags));
+      return FinishOperation(client, *flags, operation, verb);
+    };
+  });
+}
+
 void AddTpuVm(CLI::App& parent, Invocation& invocation) {
-  CLI::App* group = AddCommand(parent, "tpu-vm", "Make, use and delete TPU VMs",
-                               "  torus tpu-vm create my-tpu --zone=us-central1-a "
-                               "--accelerator-type=v2-8 --version=tpu-ubuntu2204-base\n"
-                               "  torus tpu-vm ssh my-tpu --zone=us-central1-a");
-  group->require_subcommand(1);
+  CLI::App* group = AddGroup(parent, invocation, "tpu-vm", "Make, use and delete TPU VMs",
+                             "  torus tpu-vm create my-tpu --zone=us-central1-a "
+                             "--accelerator-type=v2-8 --version=tpu-ubuntu2204-base\n"
+                             "  torus tpu-vm ssh my-tpu --zone=us-central1-a");
   AddTpuVmCreate(*group, invocation);
   AddTpuVmList(*group, invocation);
   AddTpuVmDescribe(*group, invocation);

@@ -3,7 +3,9 @@
 #ifndef TORUS_CLI_TPU_VM_H_
 #define TORUS_CLI_TPU_VM_H_
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "cli/client.h"
 #include "cli/command.h"
@@ -19,12 +21,30 @@ struct NodeFlags {
   NodeName name;       // filled by Resolve
 
   // As CommonFlags::Resolve; a full name needs no zone. Throws CLI::ValidationError.
-  void Resolve();
+  void Resolve(const Invocation& invocation);
+};
+
+// The flags of a command that lists.
+struct ListFlags {
+  CommonFlags common;
+  size_t limit = 0;  // 0: all
 };
 
 // Adds the positional TPU and the common flags.
 void AddNodeFlags(CLI::App& command, NodeFlags& flags);
 void AddAsyncFlag(CLI::App& command, NodeFlags& flags);
+// Adds --limit and the common flags.
+void AddListFlags(CLI::App& command, ListFlags& flags, ZoneFlag zone_flag);
+
+// Has `command`, once it is parsed, resolve its flags and leave `run` to be run with them.
+template <typename Flags>
+void RunAfterParse(CLI::App& command, Invocation& invocation, std::shared_ptr<Flags> flags,
+                   Result<int> (*run)(const Flags&)) {
+  command.callback([flags = std::move(flags), run, &invocation] {
+    flags->Resolve(invocation);
+    invocation.run = [flags, run] { return run(*flags); };
+  });
+}
 
 // A client for the flags' endpoint.
 Result<Client> MakeClient(const CommonFlags& flags);
@@ -44,6 +64,12 @@ struct Verb {
 // the result if a format was asked for. Returns the exit status.
 Result<int> FinishOperation(const Client& client, const NodeFlags& flags, const Json& operation,
                             const Verb& verb);
+
+// Adds a command that asks for one thing of a node, and carries the operation through. `request`
+// makes the operation.
+void AddNodeCommand(CLI::App& group, Invocation& invocation, const std::string& name,
+                    const std::string& help, const std::string& examples, const Verb& verb,
+                    Result<Json> (*request)(const Client& client, const NodeFlags& flags));
 
 inline constexpr std::string_view kNodeColumns =
     "name.basename(), name.segment(-3):label=ZONE, "

@@ -110,8 +110,9 @@ void AddNetworkFlags(CLI::App& command, CreateFlags& flags) {
   command.add_option("--subnetwork", flags.subnetwork, "The subnetwork")->type_name("SUBNETWORK");
   command.add_option("--range", flags.range, "The CIDR range of its addresses")->type_name("CIDR");
   command.add_flag("--internal-ips", flags.internal_ips, "Give it no external address");
-  command.add_option("--queue-count", flags.queue_count, "Network queues of a VM")
-      ->check(CLI::PositiveNumber);
+  command.add_option("--queue-count", flags.queue_count, "Network queues of each VM")
+      ->type_name("NUMBER")
+      ->check(PositiveNumber());
   command.add_option("--tags", flags.tags, "Network tags")->type_name("TAG,...");
 }
 
@@ -166,7 +167,8 @@ void AddTpuVmCreate(CLI::App& parent, Invocation& invocation) {
   command->add_option("--topology", flags->topology, "Chips along each axis, such as 2x2x4")
       ->type_name("AxB[xC]");
   command->add_option("--description", flags->description, "A text about it")->type_name("TEXT");
-  AddRepeated(*command, "--labels", flags->labels, "Labels")->type_name("KEY=VALUE,...");
+  AddRepeated(*command, "--labels", flags->labels, "Labels to know it by")
+      ->type_name("KEY=VALUE,...");
   AddRepeated(*command, "--metadata", flags->metadata, "Metadata its programs can read")
       ->type_name("KEY=VALUE,...");
   AddRepeated(*command, "--metadata-from-file", flags->metadata_from_file,
@@ -177,7 +179,7 @@ void AddTpuVmCreate(CLI::App& parent, Invocation& invocation) {
   AddNetworkFlags(*command, *flags);
   AddSchedulingFlags(*command, *flags);
   command->callback([flags, &invocation] {
-    flags->Resolve();
+    flags->Resolve(invocation);
     auto node = NodeFromFlags(*flags);
     if (!node) throw CLI::ValidationError(node.error().message());
     invocation.run = [flags, node = *std::move(node)] { return Create(*flags, node); };

@@ -20,10 +20,7 @@ void AddTpuVmDescribe(CLI::App& parent, Invocation& invocation) {
                  "  torus tpu-vm describe my-tpu --zone=us-central1-a\n"
                  "  torus tpu-vm describe my-tpu --zone=us-central1-a --format='value(state)'");
   AddNodeFlags(*command, *flags);
-  command->callback([flags, &invocation] {
-    flags->Resolve();
-    invocation.run = [flags] { return Run(*flags); };
-  });
+  RunAfterParse(*command, invocation, flags, Run);
 }
 
 }  // namespace torus::cli

@@ -5,11 +5,6 @@
 namespace torus::cli {
 namespace {
 
-struct ListFlags {
-  CommonFlags common;
-  size_t limit = 0;
-};
-
 Result<int> Run(const ListFlags& flags) {
   TORUS_ASSIGN_OR_RETURN(const Client client, MakeClient(flags.common));
   const NodeName where{flags.common.project, flags.common.zone, ""};
@@ -25,10 +20,9 @@ void AddTpuVmList(CLI::App& parent, Invocation& invocation) {
   CLI::App* command = AddCommand(parent, "list", "List the TPU VMs of a zone, or of all zones",
                                  "  torus tpu-vm list\n"
                                  "  torus tpu-vm list --zone=us-central1-a --format=json");
-  AddCommonFlags(*command, flags->common, ZoneFlag::kOrAll);
-  command->add_option("--limit", flags->limit, "At most this many")->check(CLI::PositiveNumber);
+  AddListFlags(*command, *flags, ZoneFlag::kOrAll);
   command->callback([flags, &invocation] {
-    flags->common.Resolve(ZoneFlag::kOrAll);
+    flags->common.Resolve(invocation, ZoneFlag::kOrAll);
     invocation.run = [flags] { return Run(*flags); };
   });
 }

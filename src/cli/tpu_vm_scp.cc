@@ -1,7 +1,4 @@
 // torus tpu-vm scp
-#include <iostream>
-#include <sstream>
-
 #include "cli/commands.h"
 #include "cli/tpu_vm_ssh.h"
 
@@ -27,29 +24,18 @@ Program ScpProgram(const SshSession& session, const ScpCommandFlags& flags, cons
   if (flags.recurse) argv.push_back("-r");
   if (flags.compress) argv.push_back("-C");
   for (const std::string& option : SshOptions(session, flags, worker)) argv.push_back(option);
-  for (const std::string& flag : flags.scp_flags) {
-    std::istringstream words(flag);
-    for (std::string word; words >> word;) argv.push_back(word);
-  }
+  for (const std::string& flag : flags.scp_flags) AppendWords(argv, flag);
   for (const CopyEnd& end : flags.ends)
     argv.push_back(end.remote() ? Remote(end, session, worker) : Local(end.path));
   return program;
 }
 
 Result<int> Run(const ScpCommandFlags& flags) {
-  std::string user = flags.user;
-  if (user.empty()) {
-    TORUS_ASSIGN_OR_RETURN(user, LocalUser());
-  }
-  TORUS_ASSIGN_OR_RETURN(const Client client, MakeClient(flags.common));
-  TORUS_ASSIGN_OR_RETURN(const SshSession session, PrepareSsh(client, flags, user));
+  TORUS_ASSIGN_OR_RETURN(const SshSession session, PrepareSsh(flags, flags.user));
   if (session.workers.size() > 1 && !flags.ends.back().remote())
     return InvalidArgument("--worker names {} workers; copy from one at a time",
                            session.workers.size());
-  const auto programs = ScpPrograms(session, flags);
-  if (!flags.dry_run) return RunInFront(programs);
-  std::cout << ToShell(programs) << std::flush;
-  return kExitOk;
+  return RunOrPrint(flags, ScpPrograms(session, flags));
 }
 
 }  // namespace
@@ -95,7 +81,7 @@ void AddTpuVmScp(CLI::App& parent, Invocation& invocation) {
                                  "  torus tpu-vm scp --recurse data my-tpu:~/data --worker=all "
                                  "--zone=us-central1-a\n"
                                  "  torus tpu-vm scp my-tpu:model.bin . --zone=us-central1-a");
-  command->add_option("paths", flags->paths, "What to copy, and where to: [[USER@]TPU:]PATH")
+  command->add_option("PATHS", flags->paths, "What to copy, and where to: each [[USER@]TPU:]PATH")
       ->type_name("SRC... DEST")
       ->required();
   command->add_flag("--recurse", flags->recurse, "Copy folders with all that is in them");
@@ -107,7 +93,7 @@ void AddTpuVmScp(CLI::App& parent, Invocation& invocation) {
   command->callback([flags, &invocation] {
     if (const Status status = CheckCopy(*flags); !status.ok())
       throw CLI::ValidationError(status.message());
-    flags->Resolve();
+    flags->Resolve(invocation);
     invocation.run = [flags] { return Run(*flags); };
   });
 }

@@ -2,8 +2,6 @@
 #include "cli/tpu_vm_ssh.h"
 
 #include <filesystem>
-#include <iostream>
-#include <sstream>
 
 #include "cli/commands.h"
 
@@ -16,12 +14,9 @@ std::string Replace(std::string text, std::string_view from, std::string_view to
   return text;
 }
 
-// A flag's words, with %USER% and %TPU% filled in.
-void AppendFlag(std::vector<std::string>& argv, const std::string& flag, const SshSession& session,
-                const Worker& worker) {
-  std::istringstream words(flag);
-  for (std::string word; words >> word;)
-    argv.push_back(Replace(Replace(word, "%USER%", session.user), "%TPU%", worker.address));
+// A flag or an argument with %USER% and %TPU% filled in.
+std::string Fill(const std::string& text, const SshSession& session, const Worker& worker) {
+  return Replace(Replace(text, "%USER%", session.user), "%TPU%", worker.address);
 }
 
 Program SshProgram(const SshSession& session, const SshCommandFlags& flags, const Worker& worker) {
@@ -29,10 +24,10 @@ Program SshProgram(const SshSession& session, const SshCommandFlags& flags, cons
   auto& argv = program.argv;
   if (flags.command.empty() && flags.ssh_args.empty()) argv.push_back("-t");
   for (const std::string& option : SshOptions(session, flags, worker)) argv.push_back(option);
-  for (const std::string& flag : flags.ssh_flags) AppendFlag(argv, flag, session, worker);
+  for (const std::string& flag : flags.ssh_flags) AppendWords(argv, Fill(flag, session, worker));
   argv.push_back(session.user + "@" + worker.address);
   for (const std::string& argument : flags.ssh_args)
-    argv.push_back(Replace(Replace(argument, "%USER%", session.user), "%TPU%", worker.address));
+    argv.push_back(Fill(argument, session, worker));
   if (!flags.command.empty()) {
     argv.push_back("--");
     argv.push_back(flags.command);
@@ -43,24 +38,17 @@ Program SshProgram(const SshSession& session, const SshCommandFlags& flags, cons
 }
 
 Result<int> Run(const SshCommandFlags& flags) {
-  std::string user = SplitUser(flags.user_tpu).first;
-  if (user.empty()) {
-    TORUS_ASSIGN_OR_RETURN(user, LocalUser());
-  }
-  TORUS_ASSIGN_OR_RETURN(const Client client, MakeClient(flags.common));
-  TORUS_ASSIGN_OR_RETURN(const SshSession session, PrepareSsh(client, flags, user));
+  TORUS_ASSIGN_OR_RETURN(const SshSession session,
+                         PrepareSsh(flags, SplitUser(flags.user_tpu).first));
   if (session.workers.size() > 1 && flags.command.empty())
     return InvalidArgument("--worker names {} workers; that needs --command",
                            session.workers.size());
-  const auto programs = SshPrograms(session, flags);
-  if (!flags.dry_run) return RunInFront(programs);
-  std::cout << ToShell(programs) << std::flush;
-  return kExitOk;
+  return RunOrPrint(flags, SshPrograms(session, flags));
 }
 
-void Check(SshCommandFlags& flags) {
+void Check(SshCommandFlags& flags, const Invocation& invocation) {
   flags.node = SplitUser(flags.user_tpu).second;
-  flags.Resolve();
+  flags.Resolve(invocation);
   if (flags.output_directory.empty()) return;
   if (flags.command.empty())
     throw CLI::ValidationError("--output-directory", "it goes with --command");
@@ -85,7 +73,7 @@ void AddTpuVmSsh(CLI::App& parent, Invocation& invocation) {
                  "  torus tpu-vm ssh my-tpu --zone=us-central1-a\n"
                  "  torus tpu-vm ssh me@my-tpu --zone=us-central1-a --command='python3 train.py'\n"
                  "  torus tpu-vm ssh my-tpu --zone=us-central1-a -- -L 6006:localhost:6006");
-  command->add_option("tpu", flags->user_tpu, "The TPU VM, and who logs in")
+  command->add_option("TPU", flags->user_tpu, "The TPU VM, and who logs in")
       ->type_name("[USER@]TPU")
       ->required();
   command->add_option("--command", flags->command, "Run this and exit with its status")
@@ -99,7 +87,7 @@ void AddTpuVmSsh(CLI::App& parent, Invocation& invocation) {
   AddSshFlags(*command, *flags);
   AddCommonFlags(*command, flags->common, ZoneFlag::kRequired);
   command->callback([flags, &invocation] {
-    Check(*flags);
+    Check(*flags, invocation);
     flags->ssh_args = invocation.after_dashes;
     invocation.takes_after_dashes = true;
     invocation.run = [flags] { return Run(*flags); };

@@ -121,10 +121,7 @@ void AddTpuVmUpdate(CLI::App& parent, Invocation& invocation) {
   AddNodeFlags(*command, *flags);
   AddAsyncFlag(*command, *flags);
   AddUpdateFlags(*command, *flags);
-  command->callback([flags, &invocation] {
-    flags->Resolve();
-    invocation.run = [flags] { return Run(*flags); };
-  });
+  RunAfterParse(*command, invocation, flags, Run);
 }
 
 }  // namespace torus::cli

@@ -100,8 +100,9 @@ Result<std::vector<int>> ParseWorkers(std::string_view text, int count) {
   for (const std::string& part : workers.empty() ? Split(text, ",") : std::vector<std::string>()) {
     TORUS_ASSIGN_OR_RETURN(const auto range, ParseRange(part));
     if (range.second >= count) {
-      return InvalidArgument("--worker: there is no worker {}; this TPU VM has 0 to {}",
-                             range.second, count - 1);
+      return InvalidArgument(
+          "worker {} does not exist; this node has {}", range.second,
+          count == 1 ? "one worker, 0" : fmt::format("workers 0 to {}", count - 1));
     }
     for (int i = range.first; i <= range.second; ++i) workers.insert(i);
   }

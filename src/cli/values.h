@@ -17,7 +17,7 @@ namespace torus::cli {
 // "a,b" -> a, b. "^:^a,b:c" splits at ":" instead, as gcloud's escape does.
 std::vector<std::string> ParseList(std::string_view text);
 
-// Each of `values` is "K=V,K2=V2"; later ones win.
+// Each of `values` is "K=V,K2=V2"; of a repeated key the last wins, as in gcloud 528.
 Result<std::map<std::string, std::string>> ParseMap(const std::vector<std::string>& values);
 
 // Each of `values` is "K=PATH,…"; the map holds the files' contents. NOT_FOUND names the file.

@@ -20,6 +20,7 @@ class FakeService:
         self.operations = {}
         self.requests = []  # (method, path, query, body)
         self.polls = 2
+        self.details = []  # what an operation says of itself at each poll
         self.fail_operations_with = None  # a google.rpc.Status
         self.page_size = 2
         service = self
@@ -78,6 +79,9 @@ class FakeService:
         return 200, self.show(self.operations[name])
 
     def show(self, operation):
+        if self.details:
+            polled = min(self.polls - operation["left"], len(self.details) - 1)
+            operation["metadata"]["statusDetail"] = self.details[polled]
         shown = {"name": operation["name"], "metadata": operation["metadata"],
                  "done": operation["left"] <= 0}
         if shown["done"] and self.fail_operations_with:

@@ -109,6 +109,47 @@ def test_a_failed_operation_exits_1(torus, service):
             in result.stderr)
 
 
+def test_a_failed_operation_says_why_once(torus, service):
+    reason = "There is no more capacity in the zone"
+    service.fail_operations_with = {"code": 8, "message": reason}
+    service.details = ["Making the image", "Starting", reason, reason]  # then it is undone
+    service.polls = 5
+    stderr = create(torus, rc=1).stderr
+    assert stderr.splitlines() == [
+        "Creating tpu [my-tpu]...", "  Making the image", "  Starting",
+        f"ERROR: (torus.tpu-vm.create) RESOURCE_EXHAUSTED: {reason}"]
+
+
+def test_progress_lines_are_printed_once(torus, service):
+    service.details = ["Making the image: 1 s", "Making the image: 1 s", "Making the image: 2 s"]
+    service.polls = 6
+    assert create(torus).stderr.splitlines() == [
+        "Creating tpu [my-tpu]...", "  Making the image: 1 s", "  Making the image: 2 s",
+        "Created tpu [my-tpu]."]
+
+
+def test_flags_of_every_command_may_stand_before_it(torus, service, environment):
+    for i in range(2):
+        service.add_node(f"tpu-{i}")
+    elsewhere = {"TORUS_ENDPOINT": "http://127.0.0.1:1"}
+    first = torus("--endpoint", service.url, "--project=p", "--format", "value(name.basename())",
+                  "tpu-vm", "list", env=elsewhere)
+    assert first.stdout.split() == ["tpu-0", "tpu-1"]
+    assert service.requests[0][1] == "projects/p/locations/us-central1-a/nodes"
+    torus("--project=p", "tpu-vm", "--project=q", "list")
+    assert service.requests[-1][1].startswith("projects/q/")
+    torus("--project=p", "tpu-vm", "list", "--project=r")  # the last one wins
+    assert service.requests[-1][1].startswith("projects/r/")
+    torus("--quiet", "tpu-vm", "delete", "tpu-0", stdin="n\n")
+    assert len(service.nodes) == 1
+
+
+def test_a_repeated_key_is_taken_as_gcloud_takes_it(torus, service):
+    create(torus, "--metadata=a=b,a=c", "--labels=a=b,a=c")
+    assert service.requests[0][3]["metadata"] == {"a": "c"}
+    assert service.requests[0][3]["labels"] == {"a": "c"}
+
+
 def test_the_services_error_exits_1(torus):
     result = torus("tpu-vm", "describe", "my-tpu", rc=1)
     assert (f"ERROR: (torus.tpu-vm.describe) NOT_FOUND: Resource '{NODE}' was not found"
@@ -118,11 +159,23 @@ def test_the_services_error_exits_1(torus):
 @pytest.mark.parametrize("arguments, says", [
     ([], "give a command"),
     (["bogus"], 'there is no command "bogus"'),
+    (["tpu-vm", "bogus"], 'there is no command "bogus": one of create'),
     (["tpu-vm", "create", "x"], "--version is required"),
     (["tpu-vm", "create", "x", "--version=1", "--labels=x"], "not KEY=VALUE"),
     (["tpu-vm", "create", "x", "--version=1", "--type=v4"], "--topology"),
     (["tpu-vm", "create", "x", "--version=1", "--type=v9", "--topology=2x2"], "v5litepod"),
-    (["tpu-vm", "create", "x", "--version=1", "--bogus"], "--bogus"),
+    (["tpu-vm", "create", "x", "--version=1", "--bogus"], 'there is no flag "--bogus"'),
+    (["tpu-vm", "list", "x", "y"], "not expected: x y\n"),
+    (["tpu-vm", "--bogus=1", "list"], 'there is no flag "--bogus"\n'),
+    (["--bogus"], 'there is no flag "--bogus"\n'),
+    (["--zone", "z", "tpu-vm", "list"], "--zone goes after the command: torus tpu-vm list --zone"),
+    (["--quiet", "serve"], '"serve" takes no flags before its name'),
+    (["--format=xml", "tpu-vm", "list"], "valid formats: json"),
+    (["tpu-vm", "list", "--limit=-1"], "--limit: must be a positive number\n"),
+    (["operations", "list", "--limit=0"], "--limit: must be a positive number\n"),
+    (["locations", "list", "--limit=x"], "--limit: must be a positive number\n"),
+    (["tpu-vm", "create", "x", "--version=1", "--queue-count=0"], "must be a positive number\n"),
+    (["tpu-vm", "describe"], "TPU is required"),
     (["tpu-vm", "create", "x", "--version=1", "--data-disk=mode=read-only"], "source=DISK"),
     (["tpu-vm", "list", "--format=xml"], "valid formats: json"),
     (["tpu-vm", "describe", "a/b"], "projects/PROJECT/locations/ZONE"),
@@ -274,6 +327,12 @@ def test_ssh_to_all_workers(torus, service, tmp_path):
     assert "0 to 2" in torus("tpu-vm", "ssh", "my-tpu", "--worker=3", rc=1).stderr
 
 
+def test_a_worker_that_does_not_exist(torus, service):
+    service.add_node("my-tpu")
+    stderr = torus("tpu-vm", "ssh", "my-tpu", "--worker=7", rc=1).stderr
+    assert "worker 7 does not exist; this node has one worker, 0\n" in stderr
+
+
 def test_ssh_to_a_stopped_node_says_what_to_do(torus, service):
     service.add_node("my-tpu", state="STOPPED")
     result = torus("tpu-vm", "ssh", "my-tpu", rc=1)
@@ -305,7 +364,8 @@ def test_version_and_help(torus):
     version = torus("--version").stdout
     assert version.startswith("torus 0.1.0 (commit ") and "engine XLA CPU" in version
     help_text = torus("--help").stdout
-    assert "torus tpu-vm create my-first-tpu" in help_text
+    assert "torus tpu-vm create my-first-tpu" in help_text and "--endpoint URL" in help_text
+    assert "Usage: torus tpu-vm scp SRC... DEST [FLAGS]" in torus("tpu-vm", "scp", "--help").stdout
     for command in ("create", "list", "describe", "ssh", "scp", "start", "stop", "delete",
                     "update"):
         assert "Examples:" in torus("tpu-vm", command, "--help").stdout
@@ -323,6 +383,7 @@ def test_completion_scripts_parse(torus, shell, tmp_path):
 @pytest.mark.parametrize("line, wants", [
     ("torus tpu-v", ["tpu-vm"]),
     ("torus tpu-vm cre", ["create"]),
+    ("torus --endpoint URL tpu-vm cre", ["create"]),
     ("torus tpu-vm create x --zone us-central2", ["us-central2-b"]),
     ("torus tpu-vm create x --zone = us-central2", ["us-central2-b"]),
     ("torus tpu-vm create x --topo", ["--topology"]),
