@@ -38,7 +38,7 @@ std::string KeysNote(const std::vector<std::string>& skipped) {
 Agent::Agent(Sandbox& sandbox, std::function<void(Observed)> report)
     : sandbox_(sandbox),
       report_(std::move(report)),
-      metadata_([this](const GuestAttributes& attributes) { SaveAttributes(attributes); }) {}
+      metadata_([this](const GuestAttributes& attributes) { TakeAttributes(attributes); }) {}
 
 void Agent::SetOrder(const WorkerOrder& order) {
   const std::lock_guard lock(mutex_);
@@ -66,6 +66,8 @@ void Agent::Run() {
     // Whatever a killed `runc exec` left to us has ended meanwhile.
     ReapOrphans();
     if (Step()) return;
+    // Once a tick at most, however often the VM writes.
+    ReportAttributes();
   }
 }
 
@@ -237,6 +239,10 @@ Status Agent::Serve(const VmSpec& vm, int64_t pid) {
   }
   TORUS_ASSIGN_OR_RETURN(const auto keys, sandbox_.HostKeys());
   for (const auto& [type, key] : keys) attributes["hostkeys/" + type] = key;
+  {
+    const std::lock_guard lock(mutex_);
+    attributes_ = attributes;
+  }
   metadata_.SetGuestAttributes(std::move(attributes));
   TORUS_RETURN_IF_ERROR(metadata_.Listen(pid));
   served_pid_ = pid;
@@ -244,7 +250,12 @@ Status Agent::Serve(const VmSpec& vm, int64_t pid) {
   return {};
 }
 
-void Agent::SaveAttributes(const GuestAttributes& attributes) const {
+void Agent::TakeAttributes(const GuestAttributes& attributes) {
+  {
+    const std::lock_guard lock(mutex_);
+    attributes_ = attributes;
+    attributes_changed_ = true;
+  }
   const std::string text =
       nlohmann::json(attributes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const Status status =
@@ -270,29 +281,48 @@ void Agent::Fail(const WorkerOrder& order, const Status& status) {
   not_before_ = Clock::now() + BackOff(failures_);
   spdlog::error("{}; trying again in {} ms", status.ToString(), BackOff(failures_).count());
   Observed observed;
-  observed.set_generation(std::max<int64_t>(in_effect_, 0));
   observed.set_phase(FAILED);
   observed.set_error_code(static_cast<int>(status.code()));
   observed.set_error(status.message());
-  report_(std::move(observed));
+  Send(std::move(observed));
 }
 
 void Agent::Report(Phase phase, const std::string& detail) {
   Observed observed;
-  observed.set_generation(std::max<int64_t>(in_effect_, 0));
   observed.set_phase(phase);
   observed.set_detail(detail);
-  if (phase == RUNNING) {
-    if (const auto keys = sandbox_.HostKeys()) {
-      for (const auto& [type, key] : *keys) {
-        GuestAttribute& attribute = *observed.add_guest_attributes();
-        attribute.set_namespace_("hostkeys");
-        attribute.set_key(type);
-        attribute.set_value(key);
-      }
-    }
+  Send(std::move(observed));
+}
+
+void Agent::Send(Observed observed) {
+  observed.set_generation(std::max<int64_t>(in_effect_, 0));
+  GuestAttributes attributes;
+  {
+    const std::lock_guard lock(mutex_);
+    attributes = attributes_;
+    attributes_changed_ = false;
   }
+  // The VM's keys are what its disk has, whatever a user in it wrote: clients trust them.
+  if (const auto keys = sandbox_.HostKeys())
+    for (const auto& [type, key] : *keys) attributes["hostkeys/" + type] = key;
+  observed.clear_guest_attributes();
+  for (const auto& [name, value] : attributes) {
+    const size_t slash = name.find('/');
+    GuestAttribute& attribute = *observed.add_guest_attributes();
+    attribute.set_namespace_(name.substr(0, slash));
+    attribute.set_key(name.substr(slash + 1));
+    attribute.set_value(value);
+  }
+  reported_ = observed;
   report_(std::move(observed));
+}
+
+void Agent::ReportAttributes() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!attributes_changed_) return;
+  }
+  Send(reported_);
 }
 
 }  // namespace torus::worker

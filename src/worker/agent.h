@@ -49,8 +49,13 @@ class Agent {
   Accounts ReadKeys(const VmSpec& vm);
   void Fail(const WorkerOrder& order, const Status& status);
   void Report(Phase phase, const std::string& detail);
+  // Sends it with the generation in effect and all guest attributes.
+  void Send(Observed observed);
+  // Sends the newest report again if the VM has written guest attributes since.
+  void ReportAttributes();
   bool Superseded(int64_t generation);
-  void SaveAttributes(const GuestAttributes& attributes) const;
+  // From the metadata server's thread: the VM has written.
+  void TakeAttributes(const GuestAttributes& attributes);
 
   Sandbox& sandbox_;
   const std::function<void(Observed)> report_;
@@ -59,10 +64,13 @@ class Agent {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::optional<WorkerOrder> order_;  // guarded by mutex_
+  GuestAttributes attributes_;        // guarded by mutex_
+  bool attributes_changed_ = false;   // guarded by mutex_: since the newest report
 
   // The loop's own.
   int64_t in_effect_ = -1;
   int failures_ = 0;
+  Observed reported_;       // the newest
   int silent_looks_ = 0;    // of sshd, in a row
   bool sshd_lost_ = false;  // it answered once, and has been ended for its silence since
   int64_t served_pid_ = 0;

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
@@ -15,8 +16,10 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <cerrno>
 #include <chrono>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "worker/network.h"
@@ -35,6 +38,9 @@ using Response = http::response<http::string_body>;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr int kMaxConnections = 256;
 constexpr int kCrowd = 64;  // above it, a silent connection is closed sooner
+constexpr size_t kMaxWaiting = 64;
+constexpr size_t kMaxInFlight = 64 << 20;  // bytes of answers that are being sent
+constexpr size_t kSmall = 64 * 1024;       // an answer up to here is always sent
 constexpr size_t kMaxBody = 64 * 1024;
 constexpr size_t kMaxAttributes = 256 * 1024;  // all guest attributes of a VM together
 constexpr auto kRequestTime = seconds(10);
@@ -73,6 +79,22 @@ Response Plain(int status, std::string body) {
   return response;
 }
 
+bool IsText(const std::string& bytes) {
+  try {
+    (void)nlohmann::json(bytes).dump();
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+  return true;
+}
+
+// Whether the client has hung up. What it has sent besides is left alone.
+bool HasHungUp(int fd) {
+  char byte;
+  const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
 // The number that a query has; `otherwise` when it has none.
 int64_t QueryNumber(const MetadataRequest& request, const char* name, int64_t otherwise) {
   const auto found = request.query.find(name);
@@ -88,7 +110,7 @@ int64_t QueryNumber(const MetadataRequest& request, const char* name, int64_t ot
 
 class MetadataServer::Impl {
  public:
-  Impl(MetadataNode tree, GuestAttributes attributes,
+  Impl(std::shared_ptr<const MetadataNode> tree, GuestAttributes attributes,
        const std::function<void(const GuestAttributes&)>& changed)
       : changed_(changed), tree_(std::move(tree)), attributes_(std::move(attributes)) {}
 
@@ -119,13 +141,19 @@ class MetadataServer::Impl {
     });
   }
 
-  void SetTree(MetadataNode tree) {
-    const std::lock_guard lock(mutex_);
-    tree_ = std::move(tree);
+  void SetTree(std::shared_ptr<const MetadataNode> tree) {
+    {
+      const std::lock_guard lock(mutex_);
+      tree_ = std::move(tree);
+    }
+    asio::post(io_, [this] { Wake(/*guest=*/false); });
   }
   void SetGuestAttributes(GuestAttributes attributes) {
-    const std::lock_guard lock(mutex_);
-    attributes_ = std::move(attributes);
+    {
+      const std::lock_guard lock(mutex_);
+      attributes_ = std::move(attributes);
+    }
+    asio::post(io_, [this] { Wake(/*guest=*/true); });
   }
   GuestAttributes guest_attributes() {
     const std::lock_guard lock(mutex_);
@@ -133,6 +161,34 @@ class MetadataServer::Impl {
   }
 
  private:
+  // A request that is held until something changes. All of it is the thread's own.
+  struct Waiter {
+    Waiter(Impl& owner, bool of_guest) : impl(owner), timer(owner.io_), guest(of_guest) {
+      impl.waiting_.insert(this);
+    }
+    ~Waiter() { impl.waiting_.erase(this); }
+    Waiter(const Waiter&) = delete;
+    Impl& impl;
+    asio::steady_timer timer;
+    const bool guest;  // it waits for a guest attribute
+    bool gone = false;
+  };
+
+  // An answer's bytes while they are sent.
+  struct Load {
+    Load(size_t& all_bytes, size_t own) : all(all_bytes), bytes(own) { all += bytes; }
+    ~Load() { all -= bytes; }
+    Load(const Load&) = delete;
+    size_t& all;
+    const size_t bytes;
+  };
+
+  void Wake(bool guest) {
+    etags_.clear();
+    for (Waiter* waiter : waiting_)
+      if (waiter->guest == guest) waiter->timer.cancel();
+  }
+
   asio::awaitable<void> Accept() {
     for (;;) {
       auto [error, socket] = co_await acceptor_.async_accept(kAwait);
@@ -166,8 +222,12 @@ class MetadataServer::Impl {
         co_return;
       } else {
         keep_alive = parser.keep_alive();
-        response = co_await Handle(parser.get());
+        response = co_await Handle(parser.get(), stream.socket());
       }
+      if (response.body().size() > kSmall && in_flight_ > 0 &&
+          in_flight_ + response.body().size() > kMaxInFlight)
+        response = Plain(503, "too much is being sent already; ask again later\n");
+      const Load load(in_flight_, response.body().size());
       response.set("Metadata-Flavor", "Google");
       response.set(http::field::server, "Metadata Server for VM");
       response.keep_alive(keep_alive);
@@ -179,7 +239,7 @@ class MetadataServer::Impl {
     }
   }
 
-  asio::awaitable<Response> Handle(const Request& request) {
+  asio::awaitable<Response> Handle(const Request& request, tcp::socket& socket) {
     if (request.count("X-Forwarded-For") != 0)
       co_return Plain(403, "a request with X-Forwarded-For is refused\n");
     const std::string_view target(request.target().data(), request.target().size());
@@ -192,8 +252,12 @@ class MetadataServer::Impl {
       co_return Change(request, metadata);
     if (request.method() != http::verb::get && request.method() != http::verb::head)
       co_return Plain(405, "only GET; PUT and DELETE for guest attributes\n");
+    if (metadata.Flag("wait_for_change")) {
+      if (waiting_.size() >= kMaxWaiting)
+        co_return Plain(503, "too many requests wait for a change; ask again later\n");
+      co_await Wait(metadata, socket);
+    }
     MetadataAnswer answer = Look(metadata);
-    if (metadata.Flag("wait_for_change")) answer = co_await Wait(metadata, std::move(answer));
     Response response(static_cast<http::status>(answer.status), 11);
     response.set(http::field::content_type, answer.content_type);
     response.set(http::field::etag, Etag(answer.body));
@@ -202,26 +266,47 @@ class MetadataServer::Impl {
     co_return response;
   }
 
-  // Until the answer is another than the client knows, or its time is over.
-  asio::awaitable<MetadataAnswer> Wait(const MetadataRequest& request, MetadataAnswer answer) {
+  // Until the answer is another than the client knows, its time is over, or it hangs up.
+  asio::awaitable<void> Wait(const MetadataRequest& request, tcp::socket& socket) {
     const auto known = request.query.find("last_etag");
-    const std::string etag = known == request.query.end() ? Etag(answer.body) : known->second;
+    const std::string etag = known == request.query.end() ? EtagOf(request) : known->second;
     const auto limit = std::clamp<int64_t>(QueryNumber(request, "timeout_sec", 3600), 0,
                                            std::chrono::seconds(kLongestWait).count());
     const auto deadline = std::chrono::steady_clock::now() + seconds(limit);
-    while (Etag(answer.body) == etag && std::chrono::steady_clock::now() < deadline) {
-      asio::steady_timer pause(io_, std::chrono::milliseconds(200));
-      co_await pause.async_wait(kAwait);
-      answer = Look(request);
+    if (limit == 0 || EtagOf(request) != etag) co_return;
+    const auto waiter = std::make_shared<Waiter>(*this, request.path.starts_with(kGuest));
+    // Cancelled below, so the socket is there when this runs to the end.
+    socket.async_wait(tcp::socket::wait_read,
+                      [weak = std::weak_ptr(waiter), &socket](const auto& error) {
+                        const auto held = weak.lock();
+                        if (error || !held || !HasHungUp(socket.native_handle())) return;
+                        held->gone = true;
+                        held->timer.cancel();
+                      });
+    while (!waiter->gone && EtagOf(request) == etag &&
+           std::chrono::steady_clock::now() < deadline) {
+      waiter->timer.expires_at(deadline);
+      co_await waiter->timer.async_wait(kAwait);
     }
-    co_return answer;
+    boost::system::error_code ignored;
+    socket.cancel(ignored);
+  }
+
+  // The tag of what would be answered now. Those who wait mostly wait for the same.
+  const std::string& EtagOf(const MetadataRequest& request) {
+    const auto alt = request.query.find("alt");
+    const std::string key = fmt::format("{}?{}{}", request.path, request.Flag("recursive"),
+                                        alt == request.query.end() ? "" : "&" + alt->second);
+    const auto found = etags_.find(key);
+    if (found != etags_.end()) return found->second;
+    if (etags_.size() >= 2 * kMaxWaiting) etags_.clear();
+    return etags_[key] = Etag(Look(request).body);
   }
 
   MetadataAnswer Look(const MetadataRequest& request) {
-    const std::lock_guard lock(mutex_);
-    if (!request.path.starts_with(kGuest)) return Answer(tree_, request);
+    if (!request.path.starts_with(kGuest)) return Answer(*tree(), request);
     MetadataNode guest;
-    for (const auto& [name, value] : attributes_) {
+    for (const auto& [name, value] : guest_attributes()) {
       const size_t slash = name.find('/');
       MetadataNode& space = guest.children[name.substr(0, slash)];
       guest.verbatim = space.verbatim = true;
@@ -232,9 +317,15 @@ class MetadataServer::Impl {
     return Answer(guest, below);
   }
 
+  std::shared_ptr<const MetadataNode> tree() {
+    const std::lock_guard lock(mutex_);
+    return tree_;
+  }
+
   Response Change(const Request& request, const MetadataRequest& metadata) {
     const std::string name = AttributeOf(metadata.path);
     if (name.empty()) return Plain(404, "only guest-attributes/NAMESPACE/KEY can be written\n");
+    if (!IsText(request.body())) return Plain(400, "a guest attribute is text in UTF-8\n");
     GuestAttributes attributes = guest_attributes();
     attributes.erase(name);
     if (request.method() == http::verb::put) attributes[name] = request.body();
@@ -247,17 +338,21 @@ class MetadataServer::Impl {
   }
 
   const std::function<void(const GuestAttributes&)>& changed_;
+  // The thread's own; they outlive io_, whose end ends the connections.
+  int connections_ = 0;
+  size_t in_flight_ = 0;
+  std::set<Waiter*> waiting_;
+  std::map<std::string, std::string> etags_;  // of what is waited for, since the last change
   asio::io_context io_{1};
   tcp::acceptor acceptor_{io_};
   std::thread thread_;
-  int connections_ = 0;  // the thread's own
   std::mutex mutex_;
-  MetadataNode tree_;           // guarded by mutex_
-  GuestAttributes attributes_;  // guarded by mutex_
+  std::shared_ptr<const MetadataNode> tree_;  // guarded by mutex_
+  GuestAttributes attributes_;                // guarded by mutex_
 };
 
 MetadataServer::MetadataServer(std::function<void(const GuestAttributes&)> changed)
-    : changed_(std::move(changed)) {}
+    : changed_(std::move(changed)), tree_(std::make_shared<MetadataNode>()) {}
 
 MetadataServer::~MetadataServer() { Stop(); }
 
@@ -279,7 +374,7 @@ Result<uint16_t> MetadataServer::ListenAt(const std::string& address, uint16_t p
 }
 
 void MetadataServer::SetTree(MetadataNode tree) {
-  tree_ = std::move(tree);
+  tree_ = std::make_shared<const MetadataNode>(std::move(tree));
   if (impl_) impl_->SetTree(tree_);
 }
 

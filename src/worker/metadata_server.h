@@ -3,8 +3,9 @@
 //
 // It follows Compute Engine: `Metadata-Flavor: Google` is required and returned, requests with
 // X-Forwarded-For are refused, `?wait_for_change=true` holds a request until the tree changes.
-// Guest attributes are the VM's to write and read. A VM's connections, their time and the size of
-// what they send are bounded.
+// Guest attributes are the VM's to write and read; they are text (UTF-8). A VM's connections, how
+// many of them wait, their time, what they send and what is on its way to them are bounded; more
+// is answered by 503. A request that waits costs nothing until something changes.
 //
 // Not thread-safe: one caller at a time. Threads: one of its own, which calls `changed`.
 #ifndef TORUS_WORKER_METADATA_SERVER_H_
@@ -46,7 +47,7 @@ class MetadataServer {
  private:
   class Impl;
   const std::function<void(const GuestAttributes&)> changed_;
-  MetadataNode tree_;  // what the next Listen begins with
+  std::shared_ptr<const MetadataNode> tree_;  // what the next Listen begins with
   GuestAttributes attributes_;
   std::unique_ptr<Impl> impl_;
 };

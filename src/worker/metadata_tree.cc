@@ -136,7 +136,7 @@ std::string CamelCase(std::string_view name) {
 }
 
 Json ToJson(const Node& node) {
-  if (node.kind == Node::Kind::kLeaf) return node.json;
+  if (node.kind == Node::Kind::kLeaf) return node.json.is_null() ? Json(node.text) : node.json;
   Json json = node.kind == Node::Kind::kList ? Json::array() : Json::object();
   for (const auto& [name, child] : node.children) {
     if (child.hidden) continue;
@@ -212,10 +212,7 @@ MetadataAnswer Directory(const Node& node, const MetadataRequest& request) {
 
 }  // namespace
 
-Node Node::Leaf(std::string text) {
-  Json json = text;
-  return Leaf(std::move(text), std::move(json));
-}
+Node Node::Leaf(std::string text) { return Leaf(std::move(text), Json()); }
 
 Node Node::Leaf(std::string text, Json json) {
   Node node;
@@ -285,7 +282,7 @@ MetadataAnswer Answer(const MetadataNode& tree, const MetadataRequest& request) 
   }
   const auto alt = request.query.find("alt");
   if (alt != request.query.end() && alt->second == "json")
-    return {.content_type = "application/json", .body = Dump(node->json)};
+    return {.content_type = "application/json", .body = Dump(ToJson(*node))};
   const bool is_json = node->json.is_object();
   return {.content_type = is_json ? "application/json" : "application/text", .body = node->text};
 }

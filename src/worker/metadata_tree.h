@@ -25,7 +25,7 @@ struct MetadataNode {
 
   Kind kind = Kind::kDirectory;
   std::string text;                              // of a leaf
-  nlohmann::json json;                           // of a leaf
+  nlohmann::json json;                           // of a leaf; null: the text, as a string
   std::map<std::string, MetadataNode> children;  // of a directory; a list's are "0", "1" …
   bool verbatim = false;                         // the children's names are the user's
   bool hidden = false;                           // only by its own path: tokens

@@ -351,6 +351,50 @@ TEST_F(VmTest, ServesMetadata) {
             "124");
 }
 
+TEST_F(VmTest, WhatTheVmWritesOfItselfIsReported) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const auto curl = [&](const std::string& rest) {
+    return Ssh("ann",
+               "curl -sf -H 'Metadata-Flavor: Google' http://169.254.169.254/computeMetadata/v1/"
+               "instance/guest-attributes/" +
+                   rest)
+        .exit_code;
+  };
+  const auto value = [](const Observed& observed, const std::string& space,
+                        const std::string& key) {
+    for (const GuestAttribute& attribute : observed.guest_attributes())
+      if (attribute.namespace_() == space && attribute.key() == key) return attribute.value();
+    return std::string();
+  };
+  const auto before = service_->Await(RUNNING, generation_);
+  ASSERT_TRUE(before);
+  const std::string key = value(*before, "hostkeys", "ssh-ed25519");
+  EXPECT_NE(key, "");
+  ASSERT_EQ(curl("mine/state -X PUT -d ready"), 0);
+  EXPECT_TRUE(service_->Await([&](const Observed& o) {
+    return o.phase() == RUNNING && o.generation() == generation_ &&
+           value(o, "mine", "state") == "ready";
+  }));
+  // Nobody in the VM speaks for its sshd.
+  ASSERT_EQ(curl("hostkeys/ssh-ed25519 -X PUT -d forged"), 0);
+  ASSERT_EQ(curl("mine/more -X PUT -d 1"), 0);
+  const auto more =
+      service_->Await([&](const Observed& o) { return value(o, "mine", "more") == "1"; });
+  ASSERT_TRUE(more);
+  EXPECT_EQ(value(*more, "hostkeys", "ssh-ed25519"), key);
+  ASSERT_EQ(curl("mine/state -X DELETE"), 0);
+  EXPECT_TRUE(
+      service_->Await([&](const Observed& o) { return value(o, "mine", "state").empty(); }));
+  // They outlive the worker; what is no text would break its stream, and is refused.
+  EXPECT_NE(curl("mine/bad -X PUT --data-binary $'\\xff\\xfe'"), 0);
+  ASSERT_NO_FATAL_FAILURE(KillWorker());
+  Order(RUN, Spec());
+  ASSERT_TRUE(workers_->Start(uid_, 0).ok());
+  const auto after = service_->Await(RUNNING, generation_);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(value(*after, "mine", "more"), "1");
+}
+
 TEST_F(VmTest, PipInstallsAsTheTutorialsTypeIt) {
   ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
   if (Ssh("ann", "curl -sf -o /dev/null https://pypi.org/simple/six/").exit_code != 0)
