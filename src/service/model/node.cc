@@ -134,7 +134,8 @@ class Step {
         seen_.phase == Phase::kFailed ? seen_.error.message() : seen_.detail;
     if (detail.empty()) return;
     for (auto& operation : operations_) {
-      if (operation.status_detail() == detail) continue;
+      // One that is being undone has its error; what the undoing says is not its news.
+      if (operation.status_detail() == detail || operation.error_code() != 0) continue;
       operation.set_status_detail(detail);
       result_.changed = true;
     }

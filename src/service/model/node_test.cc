@@ -64,6 +64,9 @@ TEST(Node, FailedCreateIsUndoneBeforeItIsReported) {
   EXPECT_EQ(life.node.state(), DELETING);
   EXPECT_EQ(life.node.generation(), 2);
   EXPECT_FALSE(life.operations[0].done());
+  const std::string detail = life.operations[0].status_detail();
+  life.See(Observation{.phase = Phase::kWorking, .detail = "deleting the VM"});
+  EXPECT_EQ(life.operations[0].status_detail(), detail) << "the undoing is not its news";
   EXPECT_TRUE(life.See(Phase::kDeleted).erase);
   EXPECT_TRUE(life.operations[0].done());
   EXPECT_EQ(life.operations[0].error_code(), 8);
