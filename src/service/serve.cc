@@ -110,11 +110,12 @@ class Service {
 
   std::optional<hardware::Catalogue> own_catalogue_;  // with the operator's rows, if there are any
   std::unique_ptr<store::DataFolder> folder_;
-  // Before the store: a write that outlives the drain still answers to the gateway's threads.
+  // Before the store: a write that outlives the drain still asks the backend and answers to the
+  // gateway's threads.
   std::unique_ptr<gateway::Gateway> gateway_;
   std::unique_ptr<gateway::Registry> registry_;
-  std::unique_ptr<store::Store> store_;
   std::unique_ptr<backend::Backend> backend_;
+  std::unique_ptr<store::Store> store_;
   std::unique_ptr<controller::NodeController> controller_;
   std::unique_ptr<controller::OperationSweeper> sweeper_;
 };
