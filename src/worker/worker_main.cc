@@ -110,7 +110,6 @@ Status PrepareProcess() {
   prctl(PR_SET_NAME, "torus-worker");
   // The sandbox's first process comes to us when runc ends, not to a distant init.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  umask(022);
   return EnterPrivateMounts();
 }
 
@@ -163,6 +162,8 @@ Status Work(const Options& options) {
 }  // namespace
 
 int WorkerMain(int argc, char** argv) {
+  // The service's umask may be anything; a VM's users are strangers to the files made for them.
+  umask(022);
   Options options;
   if (const int code = Parse(argc, argv, options); code >= 0) return code;
   const Status status = Work(options);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -541,6 +542,17 @@ TEST_F(VmTest, AnAddressThatAnotherLinkHasIsNotTakenFromIt) {
   ASSERT_TRUE(service_->Await(RUNNING, generation_)) << "tried again by itself";
   EXPECT_EQ(Ssh("ann", "whoami").output, "ann");
   EXPECT_EQ(LinkOf(Address(0)), paths_->link());
+}
+
+TEST_F(VmTest, TheServicesUmaskIsNotTheVms) {
+  const mode_t before = umask(0077);
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  umask(before);
+  EXPECT_EQ(Ssh("ann", "cat $TPU_LIBRARY_PATH $TORUS_ENGINE").output, "libtpuengine");
+  EXPECT_THAT(Ssh("ann", "cat /run/torus/slice").output, HasSubstr("v2-8"));
+  EXPECT_EQ(Ssh("ann", "stat -c %a / /run /run/torus /run/torus/keys /opt/torus /tmp").output,
+            "755\n755\n755\n755\n755\n1777");
+  EXPECT_EQ(Ssh("ann", "sudo sh -c umask").output, "0022");
 }
 
 TEST_F(VmTest, StartsWithinASecond) {
