@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
+#include <vector>
 
 #include "base/subprocess.h"
 
@@ -41,6 +44,53 @@ void SyncFolder(const std::string& path) {
   if (fd < 0) return;
   fsync(fd);
   close(fd);
+}
+
+// A path of /proc/self/mountinfo: "\040" is a space.
+std::string Unescape(std::string_view text) {
+  std::string path;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size()) {
+      path +=
+          static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + text[i + 3] - '0');
+      i += 3;
+    } else {
+      path += text[i];
+    }
+  }
+  return path;
+}
+
+// Where something is mounted at or below `path`, the oldest first.
+Result<std::vector<std::string>> MountsBelow(const std::string& path) {
+  TORUS_ASSIGN_OR_RETURN(const std::string table, ReadFile("/proc/self/mountinfo"));
+  std::vector<std::string> found;
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string id, parent, device, root, where;
+    fields >> id >> parent >> device >> root >> where;
+    where = Unescape(where);
+    if (where == path || where.starts_with(path + "/")) found.push_back(std::move(where));
+  }
+  return found;
+}
+
+Status UnmountBelow(const std::string& tree) {
+  // The kernel's names have no links in them; the last part is the tree's own, link or not.
+  const std::filesystem::path given(tree);
+  std::error_code error;
+  const auto folder = std::filesystem::canonical(
+      given.has_parent_path() ? given.parent_path() : std::filesystem::path("."), error);
+  if (error) return ErrnoStatus(error.value(), "look at", tree);
+  TORUS_ASSIGN_OR_RETURN(const auto mounts, MountsBelow(folder / given.filename()));
+  // An unmount in a copy of the host's /sys must not reach the host's own.
+  for (const std::string& where : mounts)
+    mount(nullptr, where.c_str(), nullptr, MS_PRIVATE, nullptr);
+  for (auto where = mounts.rbegin(); where != mounts.rend(); ++where)
+    if (umount2(where->c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
+      return ErrnoStatus(errno, "unmount", *where);
+  return {};
 }
 
 }  // namespace
@@ -101,14 +151,13 @@ Status MakeFolders(const std::string& path, mode_t mode) {
   const std::string parent = std::filesystem::path(path).parent_path();
   if (parent.empty() || parent == path) return ErrnoStatus(ENOENT, "make the folder", path);
   TORUS_RETURN_IF_ERROR(MakeFolders(parent, mode));
-  if (mkdir(path.c_str(), mode) != 0 && errno != EEXIST)
-    return ErrnoStatus(errno, "make the folder", path);
-  return {};
+  return MakeFolders(path, mode);
 }
 
 Status RemoveTree(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0 && errno == ENOENT) return {};
+  TORUS_RETURN_IF_ERROR(UnmountBelow(path));
   // rm walks a tree of any depth with a bounded number of descriptors; std::filesystem does not.
   auto removed = RunChecked({"rm", "-rf", "--one-file-system", "--", path},
                             {.timeout = std::chrono::minutes(10)});

@@ -27,11 +27,12 @@ struct WriteOptions {
 // one. RESOURCE_EXHAUSTED when the disk is full; otherwise as ReadFile.
 Status WriteFile(const std::string& path, std::string_view bytes, const WriteOptions& options = {});
 
-// Makes the folder and its parents, as far as they are missing, with `mode`.
+// Makes the folder and its parents, as far as they are missing, with `mode`, whatever the umask.
 Status MakeFolders(const std::string& path, mode_t mode = 0755);
 
-// Removes a tree, whatever is in it and however deep, following no link and leaving no mount.
-// No such tree is success.
+// Removes a tree, whatever is in it and however deep, following no link. What is mounted in it (as
+// this process sees it) is unmounted first and never entered; one that cannot be is an error, and
+// nothing is removed then. No such tree is success.
 Status RemoveTree(const std::string& path);
 
 // The error that errno `number` stands for; `what` and the path come first in the message.

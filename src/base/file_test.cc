@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,6 +50,39 @@ TEST_F(FileTest, MakesParentsAndRemovesDeepTrees) {
   ASSERT_TRUE(RemoveTree(folder_ + "/a").ok());
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/a"));
   EXPECT_TRUE(RemoveTree(folder_ + "/a").ok());
+}
+
+TEST_F(FileTest, FoldersHaveTheirModeWhateverTheUmask) {
+  const mode_t before = umask(0077);
+  const Status made = MakeFolders(folder_ + "/a/b/c", 0755);
+  umask(before);
+  ASSERT_TRUE(made.ok());
+  for (const char* path : {"/a", "/a/b", "/a/b/c"}) {
+    struct stat info;
+    ASSERT_EQ(stat((folder_ + path).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 07777, 0755u) << path;
+  }
+}
+
+TEST_F(FileTest, RemovesNothingThroughAMount) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to mount";
+  const std::string kept = folder_ + "/kept", tree = folder_ + "/a tree";
+  ASSERT_TRUE(MakeFolders(kept + "/sub").ok());
+  ASSERT_TRUE(WriteFile(kept + "/file", "x").ok());
+  ASSERT_TRUE(MakeFolders(tree + "/bound").ok());
+  ASSERT_TRUE(MakeFolders(tree + "/proc").ok());
+  // A bind mount has the tree's own device, which rm's --one-file-system does not stop at.
+  ASSERT_EQ(mount(kept.c_str(), (tree + "/bound").c_str(), nullptr, MS_BIND, nullptr), 0);
+  ASSERT_EQ(mount("none", (tree + "/bound/sub").c_str(), "tmpfs", 0, nullptr), 0);
+  ASSERT_EQ(mount("proc", (tree + "/proc").c_str(), "proc", 0, nullptr), 0);
+  ASSERT_EQ(symlink("a tree", (folder_ + "/link").c_str()), 0);
+  ASSERT_TRUE(RemoveTree(folder_ + "/link").ok());
+  EXPECT_TRUE(std::filesystem::exists(tree + "/bound/file")) << "a link is not followed";
+  const Status removed = RemoveTree(tree);
+  EXPECT_TRUE(removed.ok()) << removed.ToString();
+  EXPECT_FALSE(std::filesystem::exists(tree));
+  EXPECT_EQ(*ReadFile(kept + "/file"), "x");
+  EXPECT_EQ(ReadFile("/proc/self/mountinfo")->find(folder_), std::string::npos);
 }
 
 }  // namespace

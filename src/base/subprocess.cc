@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 #include <csignal>
 #include <cstring>
 #include <mutex>
+
+#include "base/fd.h"
 
 extern char** environ;
 
@@ -36,26 +39,6 @@ class Waited {
     const std::lock_guard lock(waited_mutex);
     waited += number;
   }
-};
-
-// Owns a descriptor.
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() { Close(); }
-  int get() const { return fd_; }
-  void Close() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
 };
 
 std::vector<char*> Pointers(const std::vector<std::string>& strings) {
@@ -99,13 +82,36 @@ Result<pid_t> Spawn(const std::vector<std::string>& argv, const SubprocessOption
   return pid;
 }
 
-// Kills the child's group and reaps it.
+// Kills the child's group and reaps the child. The others of the group have ended, too, on return
+// (but for what the kernel cannot end soon), so that what they used can be removed.
 void Kill(pid_t pid) {
   kill(-pid, SIGKILL);
   kill(pid, SIGKILL);
   while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
   }
+  for (int tries = 0; tries < 120 && kill(-pid, 0) == 0; ++tries) {
+    // Those that came to us as a subreaper.
+    while (waitpid(-pid, nullptr, WNOHANG) > 0) {
+    }
+    usleep(2000);
+  }
 }
+
+// Readable once a stop is requested.
+class StopFd {
+ public:
+  explicit StopFd(const std::stop_token& stop)
+      : fd_(stop.stop_possible() ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1),
+        callback_(stop, [this] {
+          const uint64_t one = 1;
+          if (fd_) (void)!write(fd_.get(), &one, sizeof(one));
+        }) {}
+  int get() const { return fd_.get(); }
+
+ private:
+  const Fd fd_;
+  std::stop_callback<std::function<void()>> callback_;
+};
 
 // Gives whole lines to `on_line`, keeping what is left of the last one.
 class Lines {
@@ -127,18 +133,20 @@ class Lines {
   std::string rest_;
 };
 
-// Feeds and drains the child until it closes its output or `deadline` comes; false at that.
+// Feeds and drains the child until it closes its output; false when `deadline` or a stop comes
+// first.
 bool Pump(const SubprocessOptions& options, Fd& input, Fd& output, Clock::time_point deadline,
           std::string& text) {
   Lines lines(options.on_line);
+  const StopFd stop(options.stop);
   std::string_view rest = options.input;
   if (rest.empty()) input.Close();
   while (output.get() >= 0) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
-    pollfd fds[] = {{output.get(), POLLIN, 0}, {input.get(), POLLOUT, 0}};
-    if (poll(fds, input.get() >= 0 ? 2 : 1, static_cast<int>(std::min<int64_t>(left, 1 << 30))) <
-            0 &&
+    if (left <= 0 || options.stop.stop_requested()) return false;
+    // A descriptor of -1 is passed over.
+    pollfd fds[] = {{output.get(), POLLIN, 0}, {input.get(), POLLOUT, 0}, {stop.get(), POLLIN, 0}};
+    if (poll(fds, std::size(fds), static_cast<int>(std::min<int64_t>(left, 1 << 30))) < 0 &&
         errno != EINTR)
       return false;
     if (input.get() >= 0 && fds[1].revents != 0) {
@@ -159,14 +167,14 @@ bool Pump(const SubprocessOptions& options, Fd& input, Fd& output, Clock::time_p
   return true;
 }
 
-// Waits until the child ends or `deadline` comes; -1 at that, else its wait status.
-int Wait(pid_t pid, Clock::time_point deadline) {
+// Waits until the child ends; -1 when `deadline` or a stop comes first, else its wait status.
+int Wait(pid_t pid, Clock::time_point deadline, const std::stop_token& stop) {
   for (int pause_us = 200;; pause_us = std::min(pause_us * 2, 5000)) {
     int status = 0;
     const pid_t done = waitpid(pid, &status, WNOHANG);
     if (done == pid) return status;
     if (done < 0 && errno != EINTR) return 127 << 8;
-    if (Clock::now() >= deadline) return -1;
+    if (Clock::now() >= deadline || stop.stop_requested()) return -1;
     usleep(static_cast<useconds_t>(pause_us));
   }
 }
@@ -175,6 +183,7 @@ int Wait(pid_t pid, Clock::time_point deadline) {
 
 Result<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv,
                                        const SubprocessOptions& options) {
+  if (options.stop.stop_requested()) return Cancelled("{} was not started", argv[0]);
   // A socket pair feeds the child, so that a child that does not read gives EPIPE, not SIGPIPE.
   int in[2], out[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) != 0)
@@ -195,9 +204,11 @@ Result<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv,
   child_out.Close();
   SubprocessResult result;
   int status = -1;
-  if (Pump(options, parent_in, parent_out, deadline, result.output)) status = Wait(pid, deadline);
+  if (Pump(options, parent_in, parent_out, deadline, result.output))
+    status = Wait(pid, deadline, options.stop);
   if (status == -1) {
     Kill(pid);
+    if (options.stop.stop_requested()) return Cancelled("{} was ended before it was done", argv[0]);
     return DeadlineExceeded("{} did not finish within {} ms", argv[0], options.timeout.count());
   }
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

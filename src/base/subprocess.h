@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,7 @@ struct SubprocessOptions {
   // Called with each whole line of output as it comes, without its newline.
   std::function<void(std::string_view line)> on_line;
   std::vector<std::string> environment;  // "NAME=value"; empty: the caller's own
+  std::stop_token stop;                  // when it is requested, the child's group is killed
 };
 
 struct SubprocessResult {
@@ -32,7 +34,8 @@ struct SubprocessResult {
 };
 
 // Runs `argv` (argv[0] is looked up in PATH). NOT_FOUND when there is no such program;
-// DEADLINE_EXCEEDED when the time is over; INTERNAL when the system refuses. A program that ran is
+// DEADLINE_EXCEEDED when the time is over, CANCELLED when it is to stop, and either way its whole
+// group has been killed; INTERNAL when the system refuses. A program that ran is
 // a result, whatever its exit code.
 Result<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv,
                                        const SubprocessOptions& options = {});

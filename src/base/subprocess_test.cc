@@ -9,6 +9,8 @@
 #include <csignal>
 #include <thread>
 
+#include "base/process.h"
+
 namespace torus {
 namespace {
 
@@ -40,6 +42,30 @@ TEST(Subprocess, EndsAtItsTimeWithItsWholeGroup) {
       RunSubprocess({"sh", "-c", "sleep 60 & wait"}, {.timeout = std::chrono::milliseconds(100)});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code(), Code::kDeadlineExceeded);
+}
+
+TEST(Subprocess, AStopEndsItsWholeGroupAtOnce) {
+  for (const char* script :
+       {"sleep 60 & echo $!; wait", "sleep 60 & echo $!; exec >&- 2>&-; wait"}) {
+    std::stop_source source;
+    pid_t grandchild = 0;
+    std::jthread stopper([&] {
+      usleep(100'000);
+      source.request_stop();
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    const auto result = RunSubprocess(
+        {"sh", "-c", script},
+        {.on_line = [&](std::string_view line) { grandchild = std::stoi(std::string(line)); },
+         .stop = source.get_token()});
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), Code::kCancelled);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+    ASSERT_GT(grandchild, 0);
+    EXPECT_FALSE(IdentifyProcess(grandchild));
+    EXPECT_EQ(RunSubprocess({"true"}, {.stop = source.get_token()}).error().code(),
+              Code::kCancelled);
+  }
 }
 
 TEST(Subprocess, GivesLinesAsTheyCome) {

@@ -10,16 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/text.h"
+
 namespace torus::worker {
 namespace {
 
 constexpr size_t kMaxLine = 16 * 1024;
-
-std::string_view Trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
 
 bool IsKeyType(std::string_view word) {
   return word.starts_with("ssh-") || word.starts_with("ecdsa-sha2-") || word.starts_with("sk-");

@@ -22,6 +22,7 @@
 #include <set>
 #include <thread>
 
+#include "base/text.h"
 #include "worker/network.h"
 
 namespace torus::worker {
@@ -48,11 +49,7 @@ constexpr auto kIdleTime = seconds(60);
 constexpr auto kLongestWait = seconds(3600);
 constexpr std::string_view kGuest = "instance/guest-attributes/";
 
-std::string Etag(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return fmt::format("{:016x}", hash);
-}
+std::string Etag(std::string_view text) { return fmt::format("{:016x}", Fnv1a(text)); }
 
 bool IsAttributeName(std::string_view name) {
   return !name.empty() && name.size() <= 128 && name[0] != '.' &&

@@ -17,6 +17,7 @@
 #include <filesystem>
 
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "worker/oci_config.h"
@@ -42,31 +43,25 @@ class MappedNamespace {
     Status status = WriteMap(fmt::format("/proc/{}/uid_map", child), map);
     if (status.ok()) status = WriteMap(fmt::format("/proc/{}/gid_map", child), map);
     const std::string path = fmt::format("/proc/{}/ns/user", child);
-    if (status.ok() && (space.fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC)) < 0)
-      status = ErrnoStatus(errno, "open", path);
+    if (status.ok()) space.fd_ = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (status.ok() && !space.fd_) status = ErrnoStatus(errno, "open", path);
     kill(child, SIGKILL);
     while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
     if (!status.ok()) return Error(status);
     return space;
   }
-  MappedNamespace(MappedNamespace&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~MappedNamespace() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
   MappedNamespace() = default;
   static Status WriteMap(const std::string& path, const std::string& map) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return ErrnoStatus(errno, "open", path);
-    const bool written = write(fd, map.data(), map.size()) == static_cast<ssize_t>(map.size());
-    const int error = errno;
-    close(fd);
-    return written ? Status() : ErrnoStatus(error, "write", path);
+    const Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!fd) return ErrnoStatus(errno, "open", path);
+    if (write(fd.get(), map.data(), map.size()) == static_cast<ssize_t>(map.size())) return {};
+    return ErrnoStatus(errno, "write", path);
   }
-  int fd_ = -1;
+  Fd fd_;
 };
 
 // Mounts a clone of `source` at `target`, its owners shifted. UNIMPLEMENTED when this kernel or

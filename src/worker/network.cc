@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/subprocess.h"
 
@@ -33,12 +34,10 @@ Status Run(std::vector<std::string> argv, std::string input) {
 Status Set(const std::string& path, const std::string& value) {
   const auto present = ReadFile(path);
   if (present && present->starts_with(value)) return {};
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, "open", path);
-  const bool written = write(fd, value.data(), value.size()) == static_cast<ssize_t>(value.size());
-  const int error = errno;
-  close(fd);
-  return written ? Status() : ErrnoStatus(error, "write", path);
+  const Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd) return ErrnoStatus(errno, "open", path);
+  if (write(fd.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size())) return {};
+  return ErrnoStatus(errno, "write", path);
 }
 
 bool IsLoopback(std::string_view address) {
@@ -171,9 +170,8 @@ Status InNetworkOf(int64_t pid, const std::function<Status()>& function) {
   Status status;
   std::thread([&] {
     const std::string path = fmt::format("/proc/{}/ns/net", pid);
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) status = ErrnoStatus(errno, "enter", path);
-    if (fd >= 0) close(fd);
+    const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd || setns(fd.get(), CLONE_NEWNET) != 0) status = ErrnoStatus(errno, "enter", path);
     if (status.ok()) status = function();
   }).join();
   return status;

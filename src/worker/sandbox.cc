@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "worker/cgroups.h"
@@ -137,16 +138,6 @@ Resolvers HostResolvers() {
   const auto upstream = ReadFile("/run/systemd/resolve/resolv.conf");
   return UsableResolvers(own ? *own : "", upstream ? *upstream : "");
 }
-
-// Owns a descriptor.
-struct Fd {
-  explicit Fd(int number) : fd(number) {}
-  Fd(const Fd&) = delete;
-  ~Fd() {
-    if (fd >= 0) close(fd);
-  }
-  const int fd;
-};
 
 bool WaitFor(int fd, short events, Clock::time_point deadline) {
   pollfd poll_fd{fd, events, 0};
@@ -321,8 +312,8 @@ void Sandbox::StopGently(const ProcessIdentity& init) const {
   const bool has_script = fs::exists(paths_.share() + "/shutdown-script", error);
   // A number that has meanwhile gone to another process must not be hit.
   const Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, init.pid, 0)));
-  if (pidfd.fd < 0 || !IsAlive(init)) return;
-  syscall(SYS_pidfd_send_signal, pidfd.fd, SIGTERM, nullptr, 0);
+  if (!pidfd || !IsAlive(init)) return;
+  syscall(SYS_pidfd_send_signal, pidfd.get(), SIGTERM, nullptr, 0);
   WaitGone(init, has_script ? kShutdownScriptTime : kGentleTime);
 }
 
@@ -380,23 +371,23 @@ std::string Sandbox::RestartSshd() const {
 Result<bool> Sandbox::SshAnswers(const std::string& address, milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   const Fd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (socket_fd.fd < 0) return Error(CannotAsk(address, errno));
+  if (!socket_fd) return Error(CannotAsk(address, errno));
   sockaddr_in name{};
   name.sin_family = AF_INET;
   name.sin_port = htons(22);
   inet_pton(AF_INET, address.c_str(), &name.sin_addr);
-  if (connect(socket_fd.fd, reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0) {
+  if (connect(socket_fd.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)) != 0) {
     int error = 0;
     socklen_t size = sizeof(error);
     if (IsOwnTrouble(errno)) return Error(CannotAsk(address, errno));
-    if (errno != EINPROGRESS || !WaitFor(socket_fd.fd, POLLOUT, deadline)) return false;
-    if (getsockopt(socket_fd.fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
+    if (errno != EINPROGRESS || !WaitFor(socket_fd.get(), POLLOUT, deadline)) return false;
+    if (getsockopt(socket_fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0)
       return false;
   }
   char greeting[4];
   size_t got = 0;
-  while (got < sizeof(greeting) && WaitFor(socket_fd.fd, POLLIN, deadline)) {
-    const ssize_t n = recv(socket_fd.fd, greeting + got, sizeof(greeting) - got, 0);
+  while (got < sizeof(greeting) && WaitFor(socket_fd.get(), POLLIN, deadline)) {
+    const ssize_t n = recv(socket_fd.get(), greeting + got, sizeof(greeting) - got, 0);
     if (n <= 0) return false;
     got += static_cast<size_t>(n);
   }

@@ -13,9 +13,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "base/text.h"
 
 namespace torus::worker {
 
@@ -25,9 +26,7 @@ struct VmPaths {
 
   // Twelve hexadecimal digits of an FNV-1a hash: a network link's name has but 15 characters.
   static std::string Tag(std::string_view text) {
-    uint64_t hash = 0xcbf29ce484222325;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    return fmt::format("{:012x}", hash >> 16);
+    return fmt::format("{:012x}", Fnv1a(text) >> 16);
   }
 
   std::string dir;

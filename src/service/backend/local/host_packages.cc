@@ -7,17 +7,12 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "base/text.h"
 
 namespace torus::backend {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string_view Trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
-}
 
 std::vector<std::string> Words(std::string_view text) {
   std::istringstream stream{std::string(text)};

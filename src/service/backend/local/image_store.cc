@@ -11,8 +11,10 @@
 #include <chrono>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/subprocess.h"
 
@@ -26,29 +28,20 @@ constexpr std::string_view kTemporary = "making-";
 constexpr uint64_t kBytesNeeded = 1ull << 30;  // twice what an image takes
 constexpr auto kTimeout = std::chrono::minutes(20);
 
-// Holds the folder's lock while it lives.
-class Lock {
- public:
-  // Waits for it, or with `try_only` fails with UNAVAILABLE when another process holds it.
-  static Result<Lock> Take(const std::string& folder, bool try_only) {
-    const std::string path = folder + "/lock";
-    Lock lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (lock.fd_ < 0) return Error(ErrnoStatus(errno, "open", path));
-    while (flock(lock.fd_, LOCK_EX | (try_only ? LOCK_NB : 0)) != 0) {
-      if (errno == EWOULDBLOCK) return Unavailable("another process is making an image");
-      if (errno != EINTR) return Error(ErrnoStatus(errno, "lock", path));
-    }
-    return lock;
+// The folder's lock, held while the descriptor is open. Waits for it until `stop`, or with
+// `try_only` fails with UNAVAILABLE when another process holds it.
+Result<Fd> TakeLock(const std::string& folder, bool try_only, const std::stop_token& stop) {
+  const std::string path = folder + "/lock";
+  Fd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock) return Error(ErrnoStatus(errno, "open", path));
+  while (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Error(ErrnoStatus(errno, "lock", path));
+    if (try_only) return Unavailable("another process is making an image");
+    if (stop.stop_requested()) return Cancelled("making the base image was cancelled");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  Lock(Lock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~Lock() {
-    if (fd_ >= 0) close(fd_);
-  }
-
- private:
-  explicit Lock(int fd) : fd_(fd) {}
-  int fd_;
-};
+  return lock;
+}
 
 Status CheckSpace(const std::string& folder) {
   struct statvfs info;
@@ -83,19 +76,25 @@ class Teller {
   const Clock::time_point start_ = Clock::now();
 };
 
+// The command in namespaces of its own: should this process die or give up, it dies with all that
+// it has started, and none of its mounts (proc, the host's /sys and /dev) is ever the host's.
+std::vector<std::string> Caged(std::vector<std::string> command) {
+  std::vector<std::string> argv = {"setpriv", "--pdeathsig",  "KILL",
+                                   "unshare", "--mount",      "--pid",
+                                   "--fork",  "--kill-child", "--mount-proc"};
+  argv.insert(argv.end(), command.begin(), command.end());
+  return argv;
+}
+
 // Installs the packages into `root`.
-Status Bootstrap(const ImageRecipe& recipe, const std::string& root, const Teller& teller) {
-  // Should this process die, mmdebstrap dies with it.
-  std::vector<std::string> argv = {"setpriv",
-                                   "--pdeathsig",
-                                   "KILL",
-                                   "mmdebstrap",
-                                   "--variant=minbase",
-                                   fmt::format("--include={}", fmt::join(recipe.packages, ",")),
-                                   recipe.suite,
-                                   root};
+Status Bootstrap(const ImageRecipe& recipe, const std::string& root, const Teller& teller,
+                 const std::stop_token& stop) {
+  std::vector<std::string> argv =
+      Caged({"mmdebstrap", "--variant=minbase",
+             fmt::format("--include={}", fmt::join(recipe.packages, ",")), recipe.suite, root});
   SubprocessOptions options{.timeout = kTimeout,
-                            .on_line = [&](std::string_view line) { teller.Line(line); }};
+                            .on_line = [&](std::string_view line) { teller.Line(line); },
+                            .stop = stop};
   if (!recipe.apt_sources.empty()) {
     argv.push_back("-");
     options.input = fmt::format("{}\n", fmt::join(recipe.apt_sources, "\n"));
@@ -107,7 +106,7 @@ Status Bootstrap(const ImageRecipe& recipe, const std::string& root, const Telle
 }
 
 // Writes the recipe's files and runs its script.
-Status Customise(const ImageRecipe& recipe, const std::string& root) {
+Status Customise(const ImageRecipe& recipe, const std::string& root, const std::stop_token& stop) {
   for (const ImageFile& file : recipe.files) {
     TORUS_RETURN_IF_ERROR(MakeFolders(root + fs::path(file.path).parent_path().string()));
     TORUS_RETURN_IF_ERROR(WriteFile(root + file.path, file.content, {.mode = file.mode}));
@@ -119,12 +118,14 @@ Status Customise(const ImageRecipe& recipe, const std::string& root) {
   for (const auto& certificate :
        internal::MissingCertificates(recipe.ca_bundle, present ? *present : ""))
     TORUS_RETURN_IF_ERROR(WriteFile(fmt::format("{}/host-{}.crt", trusted, number++), certificate));
+  // The service's umask is its own affair, the image's is 022.
   TORUS_RETURN_IF_ERROR(RunChecked(
-      {"chroot", root, "/bin/sh"},
+      Caged({"sh", "-c", "umask 022; exec chroot \"$1\" /bin/sh", "sh", root}),
       {.input = recipe.script,
        .timeout = std::chrono::minutes(2),
        .environment = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                       "HOME=/root", "LANG=C.UTF-8"}}));
+                       "HOME=/root", "LANG=C.UTF-8"},
+       .stop = stop}));
   return {};
 }
 
@@ -144,6 +145,8 @@ Status ImageError(const Status& error, std::string_view output) {
   const auto says = [&](std::string_view text) {
     return output.find(text) != std::string_view::npos;
   };
+  if (error.code() == Code::kCancelled)
+    return Status(Code::kCancelled, "making the base image was cancelled");
   if (error.code() == Code::kNotFound || says("failed to execute mmdebstrap")) {
     return FailedPrecondition(
         "a base image is made by mmdebstrap, which is not installed; install it: "
@@ -189,7 +192,8 @@ bool ImageStore::Has(std::string_view digest) const {
   return fs::is_directory(RootOf(digest), error);
 }
 
-Result<std::string> ImageStore::Ensure(const ImageRecipe& recipe, const ImageProgress& progress) {
+Result<std::string> ImageStore::Ensure(const ImageRecipe& recipe, const ImageProgress& progress,
+                                       const std::stop_token& stop) {
   const std::string digest = recipe.Digest();
   if (Has(digest)) return RootOf(digest);
   if (geteuid() != 0)
@@ -198,7 +202,7 @@ Result<std::string> ImageStore::Ensure(const ImageRecipe& recipe, const ImagePro
   TORUS_RETURN_IF_ERROR(MakeFolders(folder_, 0700));
   const Teller teller(progress, digest);
   teller.Say("waiting for its turn");
-  TORUS_ASSIGN_OR_RETURN(const Lock lock, Lock::Take(folder_, false));
+  TORUS_ASSIGN_OR_RETURN(const Fd lock, TakeLock(folder_, false, stop));
   if (Has(digest)) return RootOf(digest);
   TORUS_RETURN_IF_ERROR(CheckSpace(folder_));
 
@@ -206,7 +210,7 @@ Result<std::string> ImageStore::Ensure(const ImageRecipe& recipe, const ImagePro
                                          Clock::now().time_since_epoch().count());
   TORUS_RETURN_IF_ERROR(MakeFolders(making, 0700));
   FaultPoint("image.begin");
-  Status status = Make(recipe, making + "/rootfs", progress);
+  Status status = Make(recipe, making + "/rootfs", progress, stop);
   if (status.ok()) {
     FaultPoint("image.rename");
     const std::string whole = fmt::format("{}/{}", folder_, digest);
@@ -216,6 +220,8 @@ Result<std::string> ImageStore::Ensure(const ImageRecipe& recipe, const ImagePro
     }
     status = ErrnoStatus(errno, "rename an image to", whole);
   }
+  // Whoever cancels is in a hurry: the next start removes it.
+  if (stop.stop_requested()) return Cancelled("making the base image was cancelled");
   if (const Status removed = RemoveTree(making); !removed.ok()) {
     return Error(Status(status.code(), status.message() + "; and " + removed.message()));
   }
@@ -223,13 +229,14 @@ Result<std::string> ImageStore::Ensure(const ImageRecipe& recipe, const ImagePro
 }
 
 Status ImageStore::Make(const ImageRecipe& recipe, const std::string& root,
-                        const ImageProgress& progress) {
+                        const ImageProgress& progress, const std::stop_token& stop) {
   const Teller teller(progress, recipe.Digest());
   teller.Say("fetching packages");
-  TORUS_RETURN_IF_ERROR(Bootstrap(recipe, root, teller));
+  TORUS_RETURN_IF_ERROR(Bootstrap(recipe, root, teller, stop));
   FaultPoint("image.bootstrapped");
   teller.Say("setting it up");
-  TORUS_RETURN_IF_ERROR(Customise(recipe, root));
+  TORUS_RETURN_IF_ERROR(Customise(recipe, root, stop));
+  if (stop.stop_requested()) return Cancelled("making the base image was cancelled");
   if (chmod(root.c_str(), 0755) != 0) return ErrnoStatus(errno, "set the mode of", root);
   SyncFileSystem(root);
   return {};
@@ -238,7 +245,7 @@ Status ImageStore::Make(const ImageRecipe& recipe, const std::string& root,
 Status ImageStore::RemoveLeftovers() {
   std::error_code error;
   if (!fs::is_directory(folder_, error)) return {};
-  const auto lock = Lock::Take(folder_, true);
+  const auto lock = TakeLock(folder_, true, {});
   if (!lock) return lock.error().code() == Code::kUnavailable ? Status() : lock.error();
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
     if (entry.path().filename().string().starts_with(kTemporary))

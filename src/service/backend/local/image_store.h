@@ -9,6 +9,7 @@
 #define TORUS_SERVICE_BACKEND_LOCAL_IMAGE_STORE_H_
 
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -29,17 +30,22 @@ class ImageStore {
   // FAILED_PRECONDITION when mmdebstrap or root is missing, UNAVAILABLE when the package mirror
   // cannot be reached, RESOURCE_EXHAUSTED when the disk is full, INTERNAL otherwise; the message
   // says what to do. After an error nothing is left and the next call tries afresh.
-  Result<std::string> Ensure(const ImageRecipe& recipe, const ImageProgress& progress = {});
+  // When `stop` is requested it ends at once (fractions of a second) with CANCELLED: no process and
+  // no mount is left, and of files what RemoveLeftovers removes.
+  Result<std::string> Ensure(const ImageRecipe& recipe, const ImageProgress& progress = {},
+                             const std::stop_token& stop = {});
 
   // Where the image of that digest would be, and whether it is there: a quick look, no lock.
   std::string RootOf(std::string_view digest) const;
   bool Has(std::string_view digest) const;
 
-  // Removes what a crash in Ensure left. Call at start; a no-op while another process makes one.
+  // Removes what a crash or a stop in Ensure left. Call at start; a no-op while another process
+  // makes one.
   Status RemoveLeftovers();
 
  private:
-  Status Make(const ImageRecipe& recipe, const std::string& root, const ImageProgress& progress);
+  Status Make(const ImageRecipe& recipe, const std::string& root, const ImageProgress& progress,
+              const std::stop_token& stop);
 
   const std::string folder_;
 };

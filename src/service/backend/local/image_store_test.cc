@@ -1,11 +1,19 @@
 #include "service/backend/local/image_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include "base/file.h"
+#include "base/subprocess.h"
 
 namespace torus::backend {
 namespace {
@@ -71,6 +79,90 @@ TEST(ImageStore, RemovesWhatACrashLeft) {
   EXPECT_TRUE(store.Has("abcd"));
   EXPECT_FALSE(store.Has("ef"));
   EXPECT_TRUE(RemoveTree(folder).ok());
+}
+
+// Stands in for mmdebstrap: mounts as it does, starts a child of its own session, and hangs.
+constexpr char kHangs[] = R"sh(#!/bin/sh
+for root; do :; done
+mkdir -p "$root/proc" "$root/sys" "$root/dev"
+mount -t proc proc "$root/proc"
+mount -o rbind /sys "$root/sys"
+setsid sleep 98765 &
+echo 'I: hanging...' >&2
+sleep 98765
+)sh";
+
+class ImageStoreStopTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "a base image is made as root";
+    char name[] = "/tmp/torus-image-test-XXXXXX";
+    folder_ = mkdtemp(name);
+    path_ = std::getenv("PATH");
+    setenv("PATH", (folder_ + "/bin:" + path_).c_str(), 1);
+    ASSERT_TRUE(MakeFolders(folder_ + "/bin").ok());
+    ASSERT_TRUE(WriteFile(folder_ + "/bin/mmdebstrap", kHangs, {.mode = 0755}).ok());
+  }
+  void TearDown() override {
+    if (folder_.empty()) return;
+    setenv("PATH", path_.c_str(), 1);
+    EXPECT_TRUE(RemoveTree(folder_).ok());
+  }
+  std::string folder_, path_;
+};
+
+TEST_F(ImageStoreStopTest, AStopEndsAllAtOnce) {
+  ImageStore store(folder_ + "/images");
+  const ImageRecipe recipe = TpuVmRecipe({});
+  std::stop_source source;
+  std::chrono::steady_clock::time_point stopped;
+  const auto image = store.Ensure(
+      recipe,
+      [&](const std::string& line) {
+        if (line.find("hanging") == std::string::npos) return;
+        stopped = std::chrono::steady_clock::now();
+        source.request_stop();
+      },
+      source.get_token());
+  ASSERT_FALSE(image);
+  EXPECT_EQ(image.error().code(), Code::kCancelled) << image.error().ToString();
+  EXPECT_LT(std::chrono::steady_clock::now() - stopped, std::chrono::seconds(1));
+  EXPECT_EQ(ReadFile("/proc/self/mountinfo")->find(folder_), std::string::npos);
+  const auto alive = RunSubprocess({"pgrep", "-f", "sleep 98765", "-r", "D,I,R,S,T"});
+  EXPECT_EQ(alive->output, "");
+  EXPECT_FALSE(store.Has(recipe.Digest()));
+  EXPECT_TRUE(store.RemoveLeftovers().ok());
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ + "/images"))
+    EXPECT_EQ(entry.path().filename(), "lock");
+  EXPECT_TRUE(std::filesystem::exists("/sys/kernel")) << "the host's own";
+}
+
+TEST_F(ImageStoreStopTest, AStopEndsTheWaitForAnothersImage) {
+  ASSERT_TRUE(MakeFolders(folder_ + "/images").ok());
+  const int lock = open((folder_ + "/images/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(flock(lock, LOCK_EX), 0);
+  ImageStore store(folder_ + "/images");
+  std::stop_source source;
+  std::jthread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    source.request_stop();
+  });
+  const auto image = store.Ensure(TpuVmRecipe({}), {}, source.get_token());
+  close(lock);
+  ASSERT_FALSE(image);
+  EXPECT_EQ(image.error().code(), Code::kCancelled);
+}
+
+TEST_F(ImageStoreStopTest, LeftoversAreRemovedAndWhatIsMountedInThemIsNot) {
+  const std::string root = folder_ + "/images/making-1234-1/rootfs";
+  ASSERT_TRUE(MakeFolders(root + "/data").ok());
+  ASSERT_TRUE(MakeFolders(folder_ + "/mine").ok());
+  ASSERT_TRUE(WriteFile(folder_ + "/mine/file", "x").ok());
+  ASSERT_EQ(mount((folder_ + "/mine").c_str(), (root + "/data").c_str(), "", MS_BIND, ""), 0);
+  ImageStore store(folder_ + "/images");
+  EXPECT_TRUE(store.RemoveLeftovers().ok());
+  EXPECT_FALSE(std::filesystem::exists(root));
+  EXPECT_EQ(*ReadFile(folder_ + "/mine/file"), "x");
 }
 
 }  // namespace

@@ -14,6 +14,16 @@ namespace torus::backend {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr auto kStartTime = std::chrono::seconds(10);
+
+bool IsReady(const std::shared_future<Status>& future) {
+  return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
+
+}  // namespace
+
 WorkerProcess::WorkerProcess(std::string vms_folder, std::string socket, std::string program)
     : vms_folder_(std::move(vms_folder)),
       socket_(std::move(socket)),
@@ -31,21 +41,54 @@ std::vector<std::string> WorkerProcess::Arguments(std::string_view node_uid, int
           "--index",    fmt::format("{}", index)};
 }
 
+// The last owner of an asynchronous start waits for it.
+WorkerProcess::~WorkerProcess() = default;
+
 Status WorkerProcess::Start(std::string_view node_uid, int index) const {
   if (Find(node_uid, index)) return {};
-  TORUS_RETURN_IF_ERROR(MakeFolders(vms_folder_, 0700));
-  FaultPoint("backend.start_worker");
-  std::vector<std::string> argv = Arguments(node_uid, index);
-  argv.push_back("--detach");
-  TORUS_RETURN_IF_ERROR(RunChecked(argv, {.timeout = std::chrono::seconds(10)}));
-  return {};
+  const std::string folder = FolderOf(node_uid, index);
+  std::shared_future<Status> start;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = starting_.find(folder);
+    if (found == starting_.end()) {
+      TORUS_RETURN_IF_ERROR(MakeFolders(vms_folder_, 0700));
+      FaultPoint("backend.start_worker");
+      std::vector<std::string> argv = Arguments(node_uid, index);
+      argv.push_back("--detach");
+      start = std::async(std::launch::async, [argv = std::move(argv)]() -> Status {
+        TORUS_RETURN_IF_ERROR(RunChecked(argv, {.timeout = kStartTime}));
+        return {};
+      });
+      starting_[folder] = start;
+    } else if (!IsReady(found->second)) {
+      return {};
+    } else {
+      start = found->second;
+    }
+  }
+  if (start.wait_for(kStartWait) != std::future_status::ready) return {};
+  const std::lock_guard lock(mutex_);
+  // Another call may have begun a start of its own meanwhile.
+  const auto found = starting_.find(folder);
+  if (found != starting_.end() && IsReady(found->second)) starting_.erase(found);
+  return start.get();
 }
 
 std::optional<ProcessIdentity> WorkerProcess::Find(std::string_view node_uid, int index) const {
   return LivingProcessOf(FolderOf(node_uid, index) + "/run/worker.pid");
 }
 
-Status WorkerProcess::RemoveLeftovers(std::string_view node_uid, int index) const {
+Status WorkerProcess::RemoveLeftovers(std::string_view node_uid, int index,
+                                      const std::stop_token& stop) const {
+  std::shared_future<Status> start;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = starting_.find(FolderOf(node_uid, index));
+    if (found != starting_.end()) start = found->second;
+  }
+  // A worker that comes up after its VM was removed would make it anew.
+  if (start.valid()) start.wait();
   if (const auto worker = Find(node_uid, index)) {
     kill(static_cast<pid_t>(worker->pid), SIGKILL);
     while (IsAlive(*worker)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -53,7 +96,7 @@ Status WorkerProcess::RemoveLeftovers(std::string_view node_uid, int index) cons
   FaultPoint("backend.remove_leftovers");
   std::vector<std::string> argv = Arguments(node_uid, index);
   argv.push_back("--purge");
-  TORUS_RETURN_IF_ERROR(RunChecked(argv, {.timeout = std::chrono::minutes(5)}));
+  TORUS_RETURN_IF_ERROR(RunChecked(argv, {.timeout = std::chrono::minutes(5), .stop = stop}));
   return {};
 }
 

@@ -9,7 +9,12 @@
 #ifndef TORUS_SERVICE_BACKEND_LOCAL_WORKER_PROCESS_H_
 #define TORUS_SERVICE_BACKEND_LOCAL_WORKER_PROCESS_H_
 
+#include <chrono>
+#include <future>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,17 +31,23 @@ class WorkerProcess {
   // the first argument "worker"; by default this very program.
   WorkerProcess(std::string vms_folder, std::string socket, std::string program = "/proc/self/exe");
 
-  // Starts the worker unless one lives; does not wait until it dials. UNAVAILABLE or INTERNAL when
-  // it cannot be started.
+  // Waits for starts under way (10 s at most; milliseconds, commonly).
+  ~WorkerProcess();
+
+  // Starts the worker unless one lives or is being started. Takes kStartWait at most: a start that
+  // takes longer goes on by itself, and its error, if any, is what the next call returns. Does not
+  // wait until the worker dials. UNAVAILABLE or INTERNAL when it cannot be started.
   Status Start(std::string_view node_uid, int index) const;
+  static constexpr std::chrono::milliseconds kStartWait{100};
 
   // The living worker, if there is one.
   std::optional<ProcessIdentity> Find(std::string_view node_uid, int index) const;
 
   // Ends a living worker by SIGKILL, then takes down and removes whatever there is of the VM:
   // processes, mounts, addresses, rules, cgroups and files. Blocks; idempotent. For VMs that no
-  // record wants.
-  Status RemoveLeftovers(std::string_view node_uid, int index) const;
+  // record wants. CANCELLED when `stop` is requested before it is done.
+  Status RemoveLeftovers(std::string_view node_uid, int index,
+                         const std::stop_token& stop = {}) const;
 
   // The (node uid, index) of each VM that has a folder.
   std::vector<std::pair<std::string, int>> List() const;
@@ -48,6 +59,10 @@ class WorkerProcess {
   const std::string vms_folder_;
   const std::string socket_;
   const std::string program_;
+
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::shared_future<Status>>
+      starting_;  // guarded by mutex_; by folder
 };
 
 }  // namespace torus::backend
