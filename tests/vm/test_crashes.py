@@ -82,6 +82,25 @@ def test_after_a_reboot_ready_nodes_come_back_with_their_disks(local, vm):
     local.vm("delete", "halted", "--quiet")
 
 
+def test_a_node_keeps_the_image_it_was_made_with(local, vm):
+    """Another package index on the host is another recipe; VMs that are there do not mind."""
+    boot = local.says(vm, "stat -c %Y /proc/1; cat /etc/pip.conf")
+    local.stop()
+    local.environment["PIP_INDEX_URL"] = "https://index.invalid/simple"
+    try:
+        local.start()
+        time.sleep(1)
+        assert local.node(vm)["state"] == "READY"
+        assert local.says(vm, "stat -c %Y /proc/1; cat /etc/pip.conf") == boot
+        local.vm("stop", vm)
+        local.vm("start", vm)
+        assert "index.invalid" not in local.says(vm, "cat /etc/pip.conf")
+    finally:
+        del local.environment["PIP_INDEX_URL"]
+        local.stop()
+        local.start()
+
+
 def test_stop_keeps_the_disk_and_delete_leaves_nothing(local):
     before = leftovers()
     local.vm("create", "d1", *CREATE)

@@ -20,9 +20,7 @@ ImageJob::ImageJob(std::string images_folder, ImageRecipe recipe, std::function<
     spdlog::warn("images: {}", status.ToString());
 }
 
-ImageJob::~ImageJob() {
-  if (thread_.joinable()) thread_.join();
-}
+ImageJob::~ImageJob() = default;
 
 ImageJob::State ImageJob::Ask(const std::string& digest) {
   if (store_.Has(digest)) return {store_.RootOf(digest), "", {}};
@@ -36,22 +34,23 @@ ImageJob::State ImageJob::Ask(const std::string& digest) {
   const bool fresh_failure =
       !error_.ok() && std::chrono::steady_clock::now() - failed_at_ < kTellFailure;
   if (fresh_failure) return {"", "", error_};
-  if (thread_.joinable()) thread_.join();
   running_ = true;
   error_ = {};
   detail_ = "making the base image";
-  thread_ = std::thread([this] { Run(); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
   return {"", detail_, {}};
 }
 
-void ImageJob::Run() {
-  const auto image = store_.Ensure(recipe_, [this](const std::string& line) {
+void ImageJob::Run(const std::stop_token& stop) {
+  const auto show = [this](const std::string& line) {
     {
       std::lock_guard lock(mutex_);
       detail_ = line;
     }
     changed_();
-  });
+  };
+  const auto image = store_.Ensure(recipe_, show, stop);
+  if (stop.stop_requested()) return;
   if (!image) spdlog::error("the base image could not be made: {}", image.error().ToString());
   {
     std::lock_guard lock(mutex_);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -20,7 +21,7 @@ class ImageJob {
  public:
   // `changed` is called from the job's thread, without a lock held.
   ImageJob(std::string images_folder, ImageRecipe recipe, std::function<void()> changed);
-  // Waits for a job under way to end.
+  // Cancels a job under way: the service that starts next makes the image anew.
   ~ImageJob();
 
   struct State {
@@ -38,7 +39,7 @@ class ImageJob {
   std::string RootOf(const std::string& digest) const { return store_.RootOf(digest); }
 
  private:
-  void Run();
+  void Run(const std::stop_token& stop);
 
   ImageStore store_;
   const ImageRecipe recipe_;
@@ -49,7 +50,7 @@ class ImageJob {
   std::string detail_;                               // guarded by mutex_
   Status error_;                                     // guarded by mutex_
   std::chrono::steady_clock::time_point failed_at_;  // guarded by mutex_
-  std::thread thread_;                               // guarded by mutex_
+  std::jthread thread_;  // guarded by mutex_; the last member: it stops before the others go
 };
 
 }  // namespace torus::backend

@@ -114,7 +114,7 @@ LocalBackend::LocalBackend(LocalOptions options)
 LocalBackend::~LocalBackend() {
   hub_.reset();
   image_.reset();
-  if (orphans_.joinable()) orphans_.join();
+  orphans_ = {};
 }
 
 Status LocalBackend::Admit(const hardware::AcceleratorType& type) const {
@@ -223,11 +223,12 @@ worker::Observed LocalBackend::StepVm(const VmKey& key, const worker::WorkerOrde
 }
 
 void LocalBackend::RemoveOrphans(std::set<std::string> known) {
-  orphans_ = std::thread([this, known = std::move(known)] {
+  orphans_ = std::jthread([this, known = std::move(known)](const std::stop_token& stop) {
     for (const auto& [uid, index] : workers_.List()) {
+      if (stop.stop_requested()) return;
       if (known.contains(uid)) continue;
       spdlog::info("removing what is left of worker {} of the unknown node {}", index, uid);
-      if (const Status status = workers_.RemoveLeftovers(uid, index); !status.ok())
+      if (const Status status = workers_.RemoveLeftovers(uid, index, stop); !status.ok())
         spdlog::error("worker {} of {}: {}", index, uid, status.ToString());
     }
   });

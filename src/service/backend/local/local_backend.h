@@ -59,7 +59,7 @@ class LocalBackend : public Backend {
   std::map<std::string, std::string> names_;  // uid to node name; guarded by mutex_
   std::unique_ptr<ImageJob> image_;
   std::unique_ptr<WorkerHub> hub_;
-  std::thread orphans_;
+  std::jthread orphans_;  // stops between two VMs
 };
 
 }  // namespace torus::backend
