@@ -79,8 +79,9 @@ bool Agent::Step() {
   }
   const auto looked = sandbox_.Live();
   if (!looked) {
-    // What cannot be seen is not taken for dead.
-    Fail(order, looked.error());
+    // What cannot be seen is not taken for dead; and it passes.
+    if (Clock::now() >= not_before_)
+      Fail(order, Status(Code::kUnavailable, looked.error().message()));
     return false;
   }
   const auto& live = *looked;

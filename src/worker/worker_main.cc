@@ -11,8 +11,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <thread>
 
 #include "base/fault.h"
 #include "base/file.h"
@@ -25,6 +27,7 @@ namespace torus::worker {
 namespace {
 
 constexpr int kProtocolVersion = 1;
+constexpr auto kLockTime = std::chrono::seconds(5);
 constexpr off_t kMaxLog = 4 << 20;
 #ifndef TORUS_BUILD
 #define TORUS_BUILD "unknown"
@@ -93,7 +96,15 @@ Result<bool> BecomeTheWorker(const std::string& dir, const ProcessIdentity& self
   const std::string path = dir + "/run/lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return Error(ErrnoStatus(errno, "open", path));
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) return false;
+  // A worker that was killed lets go of it with the last of its threads, a moment after it is dead.
+  const auto deadline = std::chrono::steady_clock::now() + kLockTime;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (LivingProcessOf(dir + "/run/worker.pid") || std::chrono::steady_clock::now() >= deadline) {
+      close(fd);
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
   FaultPoint("worker.lock");
   TORUS_RETURN_IF_ERROR(WriteFile(dir + "/run/worker.pid", FormatIdentity(self)));
   FaultPoint("worker.pid");

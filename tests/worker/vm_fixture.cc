@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "base/file.h"
@@ -54,7 +55,9 @@ void VmTest::TearDown() {
     const auto boot = ReadFile(paths_->disk() + "/upper/var/log/torus-boot.log");
     std::printf("--- torus-boot.log\n%s\n", boot ? boot->c_str() : "none");
   }
-  for (int index : {0, 1}) {
+  std::set<int> indices = {0, 1};
+  for (const auto& [uid, index] : workers_->List()) indices.insert(index);
+  for (const int index : indices) {
     const Status removed = workers_->RemoveLeftovers(uid_, index);
     EXPECT_TRUE(removed.ok()) << removed.ToString();
   }

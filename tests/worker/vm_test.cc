@@ -163,6 +163,18 @@ TEST_F(VmTest, TheServiceMayGoAndComeBack) {
   EXPECT_GE(service_->hellos(), 2);
 }
 
+TEST_F(VmTest, AWorkerIsFollowedTheMomentItIsKilled) {
+  ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
+  const ProcessIdentity init = InitOf(*paths_);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_NO_FATAL_FAILURE(KillWorker());
+    ASSERT_NO_FATAL_FAILURE(RunVm(Spec())) << i;
+  }
+  EXPECT_EQ(InitOf(*paths_), init);
+  ASSERT_TRUE(workers_->RemoveLeftovers(uid_, 0).ok());
+  EXPECT_THAT(Remains(*paths_), IsEmpty());
+}
+
 TEST_F(VmTest, ASandboxThatDiesIsStartedAgain) {
   ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));
   const ProcessIdentity init = InitOf(*paths_);
@@ -528,7 +540,8 @@ TEST_F(VmTest, AnAddressThatAnotherLinkHasIsNotTakenFromIt) {
       "ip link add tvother type veth peer name tvother1 && ip link set tvother up && "
       "ip link set tvother1 up && ip route add {}/32 dev tvother",
       Address(0));
-  ASSERT_TRUE(RunChecked({"sh", "-c", add}));
+  const auto added = RunChecked({"sh", "-c", add});
+  EXPECT_TRUE(added) << added.error().ToString();
   Order(RUN, Spec());
   EXPECT_TRUE(workers_->Start(uid_, 0).ok());
   const auto failed = service_->Await([](const Observed& o) { return o.phase() == FAILED; });
