@@ -51,7 +51,6 @@ def test_a_taken_port_is_named(service, new_service):
 @pytest.mark.parametrize("address", ["0.0.0.0:7470", "10.0.0.1:7470", "[::]:7470"])
 def test_an_address_that_is_not_loopback_is_refused(new_service, address):
     service = new_service(flags=[f"--listen={address}"])
-    service.spawn = lambda spawn=service.spawn: spawn()
     done = subprocess.run([torus.BINARY, "serve", *service.flags], capture_output=True, text=True,
                           timeout=30)
     assert done.returncode == 1 and "not a loopback address" in done.stderr
@@ -154,63 +153,66 @@ def test_what_was_answered_survives_a_kill(service):
         assert service.node(name)["state"] == "READY"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk, which needs root")
-def test_a_full_disk_refuses_changes_and_loses_nothing(new_service):
-    service = new_service()
-    data = service.folder / "data"
-    data.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", data], check=True)
-    try:
-        service.start()
-        service.wait(service.create("before"))
-        filler = data / "filler"
-        with open(filler, "wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(4096))
-            except OSError:
-                pass
-        refused = None
-        for i in range(200):  # the log may have room left that it reserved before
-            status, answer = service.call("POST", f"/v2/{torus.PARENT}/nodes?nodeId=n{i}",
-                                          torus.NODE | {"description": "x" * 500})
-            if status != 200:
-                refused = status, answer["error"]["message"]
-                break
-        assert refused and refused[0] == 429 and "is full" in refused[1]
-        assert service.node("before")["state"] == "READY", "reads go on"
-        filler.unlink()
-        service.wait(service.create("after"))
-        service.stop()
-    finally:
-        service.stop()
-        subprocess.run(["umount", "-l", data], check=True)
+@pytest.fixture
+def small_disk(new_service):
+    """small_disk(size) serves on a disk of that size, which goes with the test."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts a small disk, which needs root")
+    mounted = []
 
+    def serve(size):
+        service = new_service()
+        data = service.folder / "data"
+        data.mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", data], check=True)
+        mounted.append((service, data))
+        return service.start(), data
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk, which needs root")
-def test_a_disk_that_fills_under_many_writers_loses_nothing(new_service):
-    service = new_service()
-    data = service.folder / "data"
-    data.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", data], check=True)
-    try:
-        service.start()
-        answers = {}
-
-        def create(name):
-            answers[name] = service.call("POST", f"/v2/{torus.PARENT}/nodes?nodeId={name}",
-                                         torus.NODE | {"metadata": {"k": "x" * 200_000, "l": "y" * 200_000}})[0]
-        threads = [threading.Thread(target=create, args=(f"n{i}",)) for i in range(40)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert set(answers.values()) == {200, 429}, answers
-        for name, status in answers.items():
-            assert (service.node(name) is not None) == (status == 200), name
-    finally:
+    yield serve
+    for service, data in mounted:
         service.kill()
         subprocess.run(["umount", "-l", data], check=True)
+
+
+def test_a_full_disk_refuses_changes_and_loses_nothing(small_disk):
+    service, data = small_disk("4m")
+    service.wait(service.create("before"))
+    filler = data / "filler"
+    with open(filler, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    refused = None
+    for i in range(200):  # the log may have room left that it reserved before
+        status, answer = service.call("POST", f"/v2/{torus.PARENT}/nodes?nodeId=n{i}",
+                                      torus.NODE | {"description": "x" * 500})
+        if status != 200:
+            refused = status, answer["error"]["message"]
+            break
+    assert refused and refused[0] == 429 and "is full" in refused[1]
+    assert service.node("before")["state"] == "READY", "reads go on"
+    filler.unlink()
+    service.wait(service.create("after"))
+
+
+def test_a_disk_that_fills_under_many_writers_loses_nothing(small_disk):
+    service, _ = small_disk("6m")
+    answers = {}
+
+    def create(name):
+        metadata = {"k": "x" * 200_000, "l": "y" * 200_000}
+        answers[name] = service.call("POST", f"/v2/{torus.PARENT}/nodes?nodeId={name}",
+                                     torus.NODE | {"metadata": metadata})[0]
+    threads = [threading.Thread(target=create, args=(f"n{i}",)) for i in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(answers.values()) == {200, 429}, answers
+    for name, status in answers.items():
+        assert (service.node(name) is not None) == (status == 200), name
 
 
 def test_stop_does_not_hang_on_an_idle_connection(service):

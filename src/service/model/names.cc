@@ -43,6 +43,11 @@ bool IsLabelText(std::string_view text) {
 
 }  // namespace
 
+std::string Location::prefix(std::string_view collection) const {
+  return all_zones() ? fmt::format("projects/{}/locations/", project)
+                     : fmt::format("{}/{}/", name(), collection);
+}
+
 Result<std::string> ParseProject(std::string_view name) {
   const auto parts = Split(name);
   if (parts.size() == 2 && parts[0] == "projects" && IsProject(parts[1]))

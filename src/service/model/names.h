@@ -18,6 +18,8 @@ struct Location {
 
   std::string name() const { return "projects/" + project + "/locations/" + zone; }
   bool all_zones() const { return zone == "-"; }
+  // What the names of all its resources of a collection begin with.
+  std::string prefix(std::string_view collection) const;
 };
 
 // A resource under a location: collection "nodes", id "n1".

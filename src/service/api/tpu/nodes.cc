@@ -110,12 +110,9 @@ Result<v2::ListNodesResponse> ListNodes(const Context& context, store::View& vie
   TORUS_ASSIGN_OR_RETURN(const auto location, model::ParseLocation(request.parent()));
   if (!location.all_zones()) TORUS_RETURN_IF_ERROR(FindZone(context, location));
   TORUS_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
-  const std::string prefix = location.all_zones()
-                                 ? fmt::format("projects/{}/locations/", location.project)
-                                 : location.name() + "/nodes/";
   // One more than asked for tells whether there is another page.
-  TORUS_ASSIGN_OR_RETURN(const auto nodes,
-                         view.List<model::NodeRecord>(prefix, page.after, page.size + 1));
+  TORUS_ASSIGN_OR_RETURN(const auto nodes, view.List<model::NodeRecord>(location.prefix("nodes"),
+                                                                        page.after, page.size + 1));
   v2::ListNodesResponse response;
   response.set_next_page_token(TakePage(
       page, nodes, [](const auto& node) { return node.name(); },

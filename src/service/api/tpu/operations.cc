@@ -26,11 +26,9 @@ Result<longrunning::ListOperationsResponse> ListOperations(
   if (!request.filter().empty())
     return InvalidArgument("filter is not supported; list all and filter the answer.");
   TORUS_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
-  const std::string prefix = location.all_zones()
-                                 ? fmt::format("projects/{}/locations/", location.project)
-                                 : location.name() + "/operations/";
-  TORUS_ASSIGN_OR_RETURN(const auto operations,
-                         view.List<model::OperationRecord>(prefix, page.after, page.size + 1));
+  TORUS_ASSIGN_OR_RETURN(
+      const auto operations,
+      view.List<model::OperationRecord>(location.prefix("operations"), page.after, page.size + 1));
   longrunning::ListOperationsResponse response;
   response.set_next_page_token(TakePage(
       page, operations, [](const auto& operation) { return operation.name(); },

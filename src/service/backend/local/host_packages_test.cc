@@ -51,7 +51,7 @@ TEST(HostPackages, ReadsDeb822) {
 TEST(HostPackages, TakesPipsIndexesOnly) {
   EXPECT_THAT(PipOptions("[global]\nindex_url = https://u:p@i.example/simple\n"
                          "extra-index-url =\n  https://a.example/s\n  https://b:c@d.example/s\n"
-                         "client-cert = /root/key.pem\nfind-links = /opt/wheels\n"
+                         "client-cert = /secret/key.pem\nfind-links = /opt/wheels\n"
                          "[list]\nindex-url = https://no.example\n"),
               ElementsAre(Pair("extra-index-url", "https://a.example/s https://d.example/s"),
                           Pair("index-url", "https://i.example/simple")));
