@@ -1,9 +1,6 @@
 """`torus` and the service: the commands of the README, as a user types them."""
 import json
-import shutil
-import subprocess
 
-import pytest
 import torus
 
 CREATE = ["--accelerator-type=v2-8", "--version=tpu-ubuntu2204-base"]

@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-import torus
 from tpu_vm import CREATE, DATA, LocalService, leftovers
 
 

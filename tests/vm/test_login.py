@@ -1,7 +1,6 @@
 """Logging in to a TPU VM: what a user finds there."""
 import re
 import subprocess
-import time
 
 import torus
 

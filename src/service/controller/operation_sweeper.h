@@ -10,7 +10,7 @@
 
 namespace torus::controller {
 
-// How long a done operation can be read, in seconds: 30 days, as long as upstream keeps its own.
+// How long a done operation can be read, in seconds: 30 days, a choice of ours.
 inline constexpr int64_t kKeepOperations = 30 * 24 * 3600;
 
 // Erases the operations that were done `kKeepOperations` before `now`. Returns how many.

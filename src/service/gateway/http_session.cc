@@ -129,7 +129,8 @@ class Session {
         CheckHeaders(View(request[http::field::host]), View(request[http::field::origin]));
     if (request.count(http::field::host) > 1)
       allowed = InvalidArgument("The request has more than one Host header.");
-    // Named variables: g++ 12 destroys a temporary inside a co_await twice (GCC bug 99576).
+    // Named variables: g++ 12 destroyed a temporary made inside a co_await twice (seen here: a
+    // double free with a braced RestRequest as the argument).
     RestResponse answer;
     if (allowed.ok()) {
       RestRequest rest_request{head ? "GET" : std::string(View(request.method_string())),
