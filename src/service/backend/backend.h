@@ -6,9 +6,9 @@
 #define TORUS_SERVICE_BACKEND_BACKEND_H_
 
 #include <functional>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "hardware/catalogue.h"
 #include "record.pb.h"
@@ -38,19 +38,19 @@ class Backend {
   // `wake` is called with a node's name when there is news of it; it may not call back. Once this
   // returns, the one before is not called any more.
   void set_wake(std::function<void(const std::string&)> wake) {
-    std::lock_guard lock(wake_mutex_);
+    const MutexLock lock(wake_mutex_);
     wake_ = std::move(wake);
   }
 
  protected:
   void Wake(const std::string& node) {
-    std::lock_guard lock(wake_mutex_);
+    const MutexLock lock(wake_mutex_);
     if (wake_) wake_(node);
   }
 
  private:
-  std::mutex wake_mutex_;
-  std::function<void(const std::string&)> wake_;  // guarded by wake_mutex_
+  Mutex wake_mutex_;
+  std::function<void(const std::string&)> wake_ TORUS_GUARDED_BY(wake_mutex_);
 };
 
 }  // namespace torus::backend

@@ -8,15 +8,15 @@
 #define TORUS_SERVICE_CONTROLLER_WORK_QUEUE_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace torus::controller {
 
@@ -38,12 +38,13 @@ class WorkQueue {
   void Run();
 
   const Work work_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::map<std::string, Clock::time_point> waiting_;             // guarded by mutex_
-  std::set<std::pair<Clock::time_point, std::string>> by_time_;  // the same, in order
-  std::set<std::string> running_;                                // guarded by mutex_
-  bool stopping_ = false;                                        // guarded by mutex_
+  Mutex mutex_;
+  Condition wake_;
+  std::map<std::string, Clock::time_point> waiting_ TORUS_GUARDED_BY(mutex_);
+  // The same, in order.
+  std::set<std::pair<Clock::time_point, std::string>> by_time_ TORUS_GUARDED_BY(mutex_);
+  std::set<std::string> running_ TORUS_GUARDED_BY(mutex_);
+  bool stopping_ TORUS_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

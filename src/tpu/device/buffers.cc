@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/mutex.h"
 #include "tpu/device/state.h"
 
 namespace torus::tpu {
@@ -145,13 +146,12 @@ PJRT_Error* CreateBuffersForTransfer(PJRT_Client_CreateBuffersForAsyncHostToDevi
   const auto slot = pjrt::kClient_CreateBuffersForAsyncHostToDevice;
   const auto place = FindPlace(args->memory, nullptr);
   if (!place) return s.engine.Call(slot, args);
-  auto transfer = std::make_unique<Transfer>();
-  transfer->place = *place;
+  std::vector<int64_t> sizes;
   int64_t total = 0;
   for (size_t i = 0; i < args->num_shape_specs; ++i) {
     const PJRT_ShapeSpec& shape = args->shape_specs[i];
     const int64_t bytes = DenseBytes(shape.element_type, shape.dims, shape.num_dims);
-    transfer->unclaimed.push_back(bytes);
+    sizes.push_back(bytes);
     if (__builtin_add_overflow(total, bytes, &total)) total = std::numeric_limits<int64_t>::max();
   }
   if (Status fits = CheckPlace(*place, total, "buffers for a transfer"); !fits.ok()) {
@@ -159,9 +159,10 @@ PJRT_Error* CreateBuffersForTransfer(PJRT_Client_CreateBuffersForAsyncHostToDevi
   }
   if (PJRT_Error* error = s.engine.Call(slot, args)) return error;
   if (place->hbm != nullptr) {
-    for (const int64_t bytes : transfer->unclaimed) place->hbm->Add(bytes, 1, bytes);
+    for (const int64_t bytes : sizes) place->hbm->Add(bytes, 1, bytes);
   }
-  s.transfers.Insert(args->transfer_manager, transfer.release());
+  s.transfers.Insert(args->transfer_manager,
+                     new Transfer{.place = *place, .unclaimed = std::move(sizes)});
   return nullptr;
 }
 
@@ -173,7 +174,7 @@ PJRT_Error* RetrieveBuffer(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_
   const auto found = s.transfers.Find(args->transfer_manager);
   if (!found) return nullptr;
   Transfer& transfer = **found;
-  const std::lock_guard lock(transfer.mutex);
+  const MutexLock lock(transfer.mutex);
   const auto index = static_cast<size_t>(args->buffer_index);
   if (index >= transfer.unclaimed.size()) return nullptr;
   const int64_t bytes = std::exchange(transfer.unclaimed[index], 0);
@@ -186,6 +187,7 @@ PJRT_Error* TransferDestroy(PJRT_AsyncHostToDeviceTransferManager_Destroy_Args* 
   State& s = state();
   if (const auto found = s.transfers.Take(args->transfer_manager)) {
     const std::unique_ptr<Transfer> transfer(*found);
+    const MutexLock lock(transfer->mutex);
     for (const int64_t bytes : transfer->unclaimed) {
       if (transfer->place.hbm != nullptr) transfer->place.hbm->Remove(bytes);
     }

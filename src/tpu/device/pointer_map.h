@@ -12,24 +12,25 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
+
 namespace torus::tpu {
 
 // Held for a few tens of nanoseconds at a time, where a mutex's two locked instructions and calls
 // would be half of the cost.
-class SpinLock {
+class TORUS_CAPABILITY("mutex") SpinLock {
  public:
-  void lock() {
+  void lock() TORUS_ACQUIRE() {
     for (int spins = 0; taken_.exchange(true, std::memory_order_acquire); ++spins) {
       if (spins >= kSpins) std::this_thread::yield();  // its holder may be off the processor
     }
   }
-  void unlock() { taken_.store(false, std::memory_order_release); }
+  void unlock() TORUS_RELEASE() { taken_.store(false, std::memory_order_release); }
 
  private:
   static constexpr int kSpins = 64;
@@ -43,13 +44,13 @@ class PointerMap {
   // Adds the key or replaces its value.
   void Insert(const void* key, Value value) {
     Shard& shard = ShardOf(key);
-    const std::lock_guard guard(shard.lock);
+    const Guard guard(shard.lock);
     shard.Insert(key, std::move(value));
   }
 
   std::optional<Value> Find(const void* key) const {
     const Shard& shard = ShardOf(key);
-    const std::lock_guard guard(shard.lock);
+    const Guard guard(shard.lock);
     const size_t at = shard.IndexOf(key);
     if (at == kNowhere) return std::nullopt;
     return shard.slots[at].value;
@@ -58,7 +59,7 @@ class PointerMap {
   // Removes the key and returns its value, if it was there.
   std::optional<Value> Take(const void* key) {
     Shard& shard = ShardOf(key);
-    const std::lock_guard guard(shard.lock);
+    const Guard guard(shard.lock);
     const size_t at = shard.IndexOf(key);
     if (at == kNowhere) return std::nullopt;
     std::optional<Value> value(std::move(shard.slots[at].value));
@@ -70,7 +71,7 @@ class PointerMap {
   template <typename Change>
   void Update(const void* key, Change change) {
     Shard& shard = ShardOf(key);
-    const std::lock_guard guard(shard.lock);
+    const Guard guard(shard.lock);
     const size_t at = shard.IndexOf(key);
     if (at != kNowhere) change(shard.slots[at].value);
   }
@@ -79,7 +80,7 @@ class PointerMap {
   template <typename Predicate>
   void EraseIf(Predicate predicate) {
     for (Shard& shard : shards_) {
-      const std::lock_guard guard(shard.lock);
+      const Guard guard(shard.lock);
       const auto old = std::exchange(shard.slots, {});
       shard.count = 0;
       for (const Slot& slot : old) {
@@ -91,7 +92,7 @@ class PointerMap {
   size_t size() const {
     size_t total = 0;
     for (const Shard& shard : shards_) {
-      const std::lock_guard guard(shard.lock);
+      const Guard guard(shard.lock);
       total += shard.count;
     }
     return total;
@@ -115,13 +116,15 @@ class PointerMap {
   // Linear probing; the number of slots is a power of two and at most half of them are taken.
   struct alignas(64) Shard {
     mutable SpinLock lock;
-    std::vector<Slot> slots;
-    size_t count = 0;
+    std::vector<Slot> slots TORUS_GUARDED_BY(lock);
+    size_t count TORUS_GUARDED_BY(lock) = 0;
 
-    size_t Home(const void* key) const { return (Hash(key) >> 16) & (slots.size() - 1); }
-    size_t Next(size_t at) const { return (at + 1) & (slots.size() - 1); }
+    size_t Home(const void* key) const TORUS_REQUIRES(lock) {
+      return (Hash(key) >> 16) & (slots.size() - 1);
+    }
+    size_t Next(size_t at) const TORUS_REQUIRES(lock) { return (at + 1) & (slots.size() - 1); }
 
-    size_t IndexOf(const void* key) const {
+    size_t IndexOf(const void* key) const TORUS_REQUIRES(lock) {
       if (count == 0) return kNowhere;
       for (size_t at = Home(key); slots[at].key != nullptr; at = Next(at)) {
         if (slots[at].key == key) return at;
@@ -129,7 +132,7 @@ class PointerMap {
       return kNowhere;
     }
 
-    void Insert(const void* key, Value value) {
+    void Insert(const void* key, Value value) TORUS_REQUIRES(lock) {
       if (2 * (count + 1) > slots.size()) Grow();
       size_t at = Home(key);
       while (slots[at].key != nullptr && slots[at].key != key) at = Next(at);
@@ -138,7 +141,7 @@ class PointerMap {
     }
 
     // Moves later entries of the run back, so that no search stops at the gap.
-    void Remove(size_t gap) {
+    void Remove(size_t gap) TORUS_REQUIRES(lock) {
       for (size_t at = Next(gap); slots[at].key != nullptr; at = Next(at)) {
         const size_t home = Home(slots[at].key);
         const size_t mask = slots.size() - 1;
@@ -151,7 +154,7 @@ class PointerMap {
       --count;
     }
 
-    void Grow() {
+    void Grow() TORUS_REQUIRES(lock) {
       std::vector<Slot> bigger(slots.empty() ? kSmallest : 2 * slots.size());
       slots.swap(bigger);
       count = 0;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/mutex.h"
 #include "tpu/device/compile_options.h"
 #include "tpu/device/state.h"
 
@@ -62,8 +63,8 @@ Result<std::unique_ptr<Program>> ReadProgram(State& s, PJRT_LoadedExecutable* lo
 // The program of a loaded executable, read when it is first seen; null where it cannot be read.
 Program* FindProgram(State& s, PJRT_LoadedExecutable* loaded) {
   if (const auto known = s.programs.Find(loaded)) return *known;
-  static std::mutex& reading = *new std::mutex;
-  const std::lock_guard lock(reading);
+  static Mutex& reading = *new Mutex;
+  const MutexLock lock(reading);
   if (const auto known = s.programs.Find(loaded)) return *known;
   auto program = ReadProgram(s, loaded);
   if (!program) return nullptr;
@@ -215,7 +216,7 @@ class Run {
 
   // The sizes and places of a first run's outputs. Null where the engine does not tell them all.
   const OutputPlan* LearnOutputs() {
-    const std::lock_guard lock(program_.learning);
+    const MutexLock lock(program_.learning);
     if (const OutputPlan* plan = program_.plan.load(std::memory_order_relaxed)) return plan;
     const auto outputs = CountOutputs();
     if (!outputs) return nullptr;
@@ -282,7 +283,7 @@ class Run {
       }
       if (taken) donated->push_back(a);
     }
-    const std::lock_guard lock(program_.learning);
+    const MutexLock lock(program_.learning);
     if (Kept().empty() && program_.donated.load() == nullptr) {
       program_.donated.store(donated.release());
     }

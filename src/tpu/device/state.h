@@ -10,10 +10,10 @@
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "tpu/device/hbm.h"
 #include "tpu/device/host_memory.h"
 #include "tpu/device/pointer_map.h"
@@ -87,7 +87,7 @@ struct Program {
   std::vector<Device*> devices;  // it runs on these, in the order of its argument lists
   int64_t output_bytes = 0;      // a device's, less what it takes over from donated arguments
   int64_t temporary_bytes = 0;   // a device's, while it runs
-  std::mutex learning;           // guards the making of what follows
+  Mutex learning;                // guards the making of what follows
   std::atomic<const OutputPlan*> plan = nullptr;
   std::atomic<const std::vector<size_t>*> donated = nullptr;  // arguments it takes over
 
@@ -98,8 +98,8 @@ struct Program {
 // Buffers that are being filled piece by piece.
 struct Transfer {
   MemorySpace place;
-  std::mutex mutex;
-  std::vector<int64_t> unclaimed;  // guarded by mutex: each buffer's size; 0 once retrieved
+  Mutex mutex;
+  std::vector<int64_t> unclaimed TORUS_GUARDED_BY(mutex);  // each buffer's size; 0 once retrieved
 };
 
 struct State {
