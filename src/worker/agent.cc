@@ -41,14 +41,14 @@ Agent::Agent(Sandbox& sandbox, std::function<void(Observed)> report)
       metadata_([this](const GuestAttributes& attributes) { TakeAttributes(attributes); }) {}
 
 void Agent::SetOrder(const WorkerOrder& order) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (order_ && order.generation() < order_->generation()) return;
   order_ = order;
-  wake_.notify_all();
+  wake_.NotifyAll();
 }
 
 bool Agent::Superseded(int64_t generation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return order_->generation() != generation;
 }
 
@@ -56,8 +56,10 @@ void Agent::Run() {
   int64_t seen = -1;
   for (;;) {
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, kTick, [&] { return order_ && order_->generation() != seen; });
+      MutexLock lock(mutex_);
+      const auto tick = Clock::now() + kTick;
+      while ((!order_ || order_->generation() == seen) && wake_.WaitUntil(lock, tick)) {
+      }
       if (!order_) continue;
       // A new order is tried at once, whatever the last one's failures.
       if (order_->generation() != seen) not_before_ = SteadyTime();
@@ -74,7 +76,7 @@ void Agent::Run() {
 bool Agent::Step() {
   WorkerOrder order;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     order = *order_;
   }
   const auto looked = sandbox_.Live();
@@ -241,7 +243,7 @@ Status Agent::Serve(const VmSpec& vm, int64_t pid) {
   TORUS_ASSIGN_OR_RETURN(const auto keys, sandbox_.HostKeys());
   for (const auto& [type, key] : keys) attributes["hostkeys/" + type] = key;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     attributes_ = attributes;
   }
   metadata_.SetGuestAttributes(std::move(attributes));
@@ -253,7 +255,7 @@ Status Agent::Serve(const VmSpec& vm, int64_t pid) {
 
 void Agent::TakeAttributes(const GuestAttributes& attributes) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     attributes_ = attributes;
     attributes_changed_ = true;
   }
@@ -299,7 +301,7 @@ void Agent::Send(Observed observed) {
   observed.set_generation(std::max<int64_t>(in_effect_, 0));
   GuestAttributes attributes;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     attributes = attributes_;
     attributes_changed_ = false;
   }
@@ -320,7 +322,7 @@ void Agent::Send(Observed observed) {
 
 void Agent::ReportAttributes() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!attributes_changed_) return;
   }
   Send(reported_);

@@ -10,12 +10,11 @@
 #ifndef TORUS_WORKER_AGENT_H_
 #define TORUS_WORKER_AGENT_H_
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "worker/accounts.h"
 #include "worker/metadata_server.h"
 #include "worker/plan.h"
@@ -61,11 +60,11 @@ class Agent {
   const std::function<void(Observed)> report_;
   MetadataServer metadata_;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::optional<WorkerOrder> order_;  // guarded by mutex_
-  GuestAttributes attributes_;        // guarded by mutex_
-  bool attributes_changed_ = false;   // guarded by mutex_: since the newest report
+  Mutex mutex_;
+  Condition wake_;
+  std::optional<WorkerOrder> order_ TORUS_GUARDED_BY(mutex_);
+  GuestAttributes attributes_ TORUS_GUARDED_BY(mutex_);
+  bool attributes_changed_ TORUS_GUARDED_BY(mutex_) = false;  // since the newest report
 
   // The loop's own.
   int64_t in_effect_ = -1;

@@ -19,6 +19,8 @@ namespace {
 constexpr int kMaxOrderBytes = 64 << 20;
 // A stream that lived so long was a good one: the next is dialled at once.
 constexpr auto kGoodStream = std::chrono::seconds(1);
+// For the service to take what was written last.
+constexpr auto kLastWords = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -29,31 +31,37 @@ Link::Link(std::string socket, Hello hello, std::function<void(const WorkerOrder
 
 Link::~Link() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_all();
+  wake_.NotifyAll();
   thread_.join();
 }
 
 void Link::Report(Observed observed) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   report_ = std::move(observed);
   unsent_ = true;
-  wake_.notify_all();
+  wake_.NotifyAll();
 }
 
 bool Link::Flush(milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  return wake_.wait_for(lock, limit, [this] { return !unsent_; });
+  const auto deadline = Clock::now() + limit;
+  MutexLock lock(mutex_);
+  while (unsent_ && wake_.WaitUntil(lock, deadline)) {
+  }
+  return !unsent_;
 }
 
 void Link::Run() {
   milliseconds pause{20};
   for (;;) {
     if (Talk()) pause = milliseconds(20);
-    std::unique_lock lock(mutex_);
-    if (wake_.wait_for(lock, pause, [this] { return stopping_; })) return;
+    const auto again = Clock::now() + pause;
+    MutexLock lock(mutex_);
+    while (!stopping_ && wake_.WaitUntil(lock, again)) {
+    }
+    if (stopping_) return;
     pause = std::min(pause * 2, milliseconds(1000));
   }
 }
@@ -68,7 +76,7 @@ bool Link::Talk() {
   const auto stub = WorkerLink::NewStub(channel);
   grpc::ClientContext context;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return false;
     broken_ = false;
     unsent_ = report_.has_value();
@@ -86,34 +94,36 @@ bool Link::Talk() {
       accepted = true;
       on_order_(order);
     }
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     broken_ = true;
-    wake_.notify_all();
+    wake_.NotifyAll();
   });
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!broken_ && !stopping_) {
-    wake_.wait(lock, [this] { return broken_ || stopping_ || unsent_; });
+    while (!broken_ && !stopping_ && !unsent_) wake_.Wait(lock);
     if (broken_ || stopping_) break;
     WorkerReport report;
     *report.mutable_observed() = *report_;
     unsent_ = false;
-    lock.unlock();
+    lock.Unlock();
     const bool sent = stream->Write(report);
-    lock.lock();
+    lock.Lock();
     if (!sent) {
       unsent_ = true;
       break;
     }
-    wake_.notify_all();
+    wake_.NotifyAll();
   }
   const bool ended = broken_;  // by the service
   const bool ending = stopping_ && !broken_;
-  lock.unlock();
+  lock.Unlock();
   // A stream that is cancelled at once may lose what was written last.
   if (ending && stream->WritesDone()) {
-    lock.lock();
-    wake_.wait_for(lock, milliseconds(2000), [this] { return broken_; });
-    lock.unlock();
+    lock.Lock();
+    const auto patience = Clock::now() + kLastWords;
+    while (!broken_ && wake_.WaitUntil(lock, patience)) {
+    }
+    lock.Unlock();
   }
   if (!ended) context.TryCancel();
   reader.join();

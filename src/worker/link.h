@@ -10,14 +10,13 @@
 #define TORUS_WORKER_LINK_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "worker.pb.h"
 
 namespace torus::worker {
@@ -44,13 +43,13 @@ class Link {
   const Hello hello_;
   const std::function<void(const WorkerOrder&)> on_order_;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::optional<Observed> report_;  // guarded by mutex_
-  bool unsent_ = false;             // guarded by mutex_: report_ is to be sent
-  bool stopping_ = false;           // guarded by mutex_
-  bool broken_ = false;             // guarded by mutex_: of the present stream
-  std::string refusal_;             // the thread's own: what the service refused with, as logged
+  Mutex mutex_;
+  Condition wake_;
+  std::optional<Observed> report_ TORUS_GUARDED_BY(mutex_);
+  bool unsent_ TORUS_GUARDED_BY(mutex_) = false;  // report_ is to be sent
+  bool stopping_ TORUS_GUARDED_BY(mutex_) = false;
+  bool broken_ TORUS_GUARDED_BY(mutex_) = false;  // of the present stream
+  std::string refusal_;  // the thread's own: what the service refused with, as logged
   std::thread thread_;
 };
 

@@ -18,10 +18,10 @@
 #include <boost/beast/http.hpp>
 #include <cerrno>
 #include <chrono>
-#include <mutex>
 #include <set>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "worker/network.h"
 
@@ -140,20 +140,20 @@ class MetadataServer::Impl {
 
   void SetTree(std::shared_ptr<const MetadataNode> tree) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       tree_ = std::move(tree);
     }
     asio::post(io_, [this] { Wake(/*guest=*/false); });
   }
   void SetGuestAttributes(GuestAttributes attributes) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       attributes_ = std::move(attributes);
     }
     asio::post(io_, [this] { Wake(/*guest=*/true); });
   }
   GuestAttributes guest_attributes() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return attributes_;
   }
 
@@ -315,7 +315,7 @@ class MetadataServer::Impl {
   }
 
   std::shared_ptr<const MetadataNode> tree() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return tree_;
   }
 
@@ -343,9 +343,9 @@ class MetadataServer::Impl {
   asio::io_context io_{1};
   tcp::acceptor acceptor_{io_};
   std::thread thread_;
-  std::mutex mutex_;
-  std::shared_ptr<const MetadataNode> tree_;  // guarded by mutex_
-  GuestAttributes attributes_;                // guarded by mutex_
+  Mutex mutex_;
+  std::shared_ptr<const MetadataNode> tree_ TORUS_GUARDED_BY(mutex_);
+  GuestAttributes attributes_ TORUS_GUARDED_BY(mutex_);
 };
 
 MetadataServer::MetadataServer(std::function<void(const GuestAttributes&)> changed)

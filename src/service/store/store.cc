@@ -110,19 +110,19 @@ Store::Store(std::string path, std::unique_ptr<Connection> writer)
 
 Store::~Store() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
   thread_.join();
 }
 
 void Store::Write(Body body, Done done) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queue_.push_back({std::move(body), std::move(done)});
   }
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 Status Store::WriteAndWait(Body body) {
@@ -132,14 +132,14 @@ Status Store::WriteAndWait(Body body) {
 }
 
 void Store::RunWriter() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    while (!stopping_ && queue_.empty()) wake_.Wait(lock);
     if (queue_.empty()) return;
     std::vector<Request> group = std::exchange(queue_, {});
-    lock.unlock();
+    lock.Unlock();
     RunGroup(std::move(group));
-    lock.lock();
+    lock.Lock();
   }
 }
 
@@ -188,7 +188,7 @@ Status Store::CommitTogether(std::span<Request> group, std::vector<Status>* outc
     return commit;
   }
   if (!changes.nodes.empty() || !changes.projects.empty()) {
-    std::lock_guard lock(on_commit_mutex_);
+    const MutexLock lock(on_commit_mutex_);
     if (on_commit_) on_commit_(changes);
   }
   return {};
@@ -197,14 +197,14 @@ Status Store::CommitTogether(std::span<Request> group, std::vector<Status>* outc
 Store::Reader::~Reader() {
   if (!connection) return;
   (void)connection->Execute("COMMIT");
-  std::lock_guard lock(store->readers_mutex_);
+  const MutexLock lock(store->readers_mutex_);
   store->idle_readers_.push_back(std::move(connection));
 }
 
 Result<Store::Reader> Store::BorrowReader() {
   std::unique_ptr<Connection> connection;
   {
-    std::lock_guard lock(readers_mutex_);
+    const MutexLock lock(readers_mutex_);
     if (!idle_readers_.empty()) {
       connection = std::move(idle_readers_.back());
       idle_readers_.pop_back();

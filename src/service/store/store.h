@@ -9,10 +9,8 @@
 #ifndef TORUS_SERVICE_STORE_STORE_H_
 #define TORUS_SERVICE_STORE_STORE_H_
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "record.pb.h"
 #include "service/store/sqlite.h"
@@ -150,7 +149,7 @@ class Store {
   // Called on the writer's thread after each commit that changed something. Once this returns, the
   // one before is not called any more.
   void set_on_commit(std::function<void(const Changes&)> on_commit) {
-    std::lock_guard lock(on_commit_mutex_);
+    const MutexLock lock(on_commit_mutex_);
     on_commit_ = std::move(on_commit);
   }
 
@@ -177,16 +176,16 @@ class Store {
 
   const std::string path_;
   std::unique_ptr<Connection> writer_;
-  std::mutex on_commit_mutex_;
-  std::function<void(const Changes&)> on_commit_;  // guarded by on_commit_mutex_
+  Mutex on_commit_mutex_;
+  std::function<void(const Changes&)> on_commit_ TORUS_GUARDED_BY(on_commit_mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<Request> queue_;  // guarded by mutex_
-  bool stopping_ = false;       // guarded by mutex_
+  Mutex mutex_;
+  Condition wake_;
+  std::vector<Request> queue_ TORUS_GUARDED_BY(mutex_);
+  bool stopping_ TORUS_GUARDED_BY(mutex_) = false;
 
-  std::mutex readers_mutex_;
-  std::vector<std::unique_ptr<Connection>> idle_readers_;  // guarded by readers_mutex_
+  Mutex readers_mutex_;
+  std::vector<std::unique_ptr<Connection>> idle_readers_ TORUS_GUARDED_BY(readers_mutex_);
 
   std::thread thread_;
 };

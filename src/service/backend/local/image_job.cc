@@ -29,7 +29,7 @@ ImageJob::State ImageJob::Ask(const std::string& digest) {
             FailedPrecondition("The base image {} that this node was made with is gone from {}. "
                                "Put it back, or delete the node and make it anew.",
                                digest.substr(0, 12), store_.RootOf(digest))};
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (running_) return {"", detail_, {}};
   const bool fresh_failure =
       !error_.ok() && std::chrono::steady_clock::now() - failed_at_ < kTellFailure;
@@ -44,7 +44,7 @@ ImageJob::State ImageJob::Ask(const std::string& digest) {
 void ImageJob::Run(const std::stop_token& stop) {
   const auto show = [this](const std::string& line) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       detail_ = line;
     }
     changed_();
@@ -53,7 +53,7 @@ void ImageJob::Run(const std::stop_token& stop) {
   if (stop.stop_requested()) return;
   if (!image) spdlog::error("the base image could not be made: {}", image.error().ToString());
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     running_ = false;
     if (!image) {
       error_ = image.error();

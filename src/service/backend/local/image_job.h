@@ -7,11 +7,11 @@
 
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "service/backend/local/image_store.h"
 
@@ -45,12 +45,12 @@ class ImageJob {
   const ImageRecipe recipe_;
   const std::string digest_;
   const std::function<void()> changed_;
-  std::mutex mutex_;
-  bool running_ = false;                             // guarded by mutex_
-  std::string detail_;                               // guarded by mutex_
-  Status error_;                                     // guarded by mutex_
-  std::chrono::steady_clock::time_point failed_at_;  // guarded by mutex_
-  std::jthread thread_;  // guarded by mutex_; the last member: it stops before the others go
+  Mutex mutex_;
+  bool running_ TORUS_GUARDED_BY(mutex_) = false;
+  std::string detail_ TORUS_GUARDED_BY(mutex_);
+  Status error_ TORUS_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point failed_at_ TORUS_GUARDED_BY(mutex_);
+  std::jthread thread_ TORUS_GUARDED_BY(mutex_);  // the last member: it stops before the others go
 };
 
 }  // namespace torus::backend

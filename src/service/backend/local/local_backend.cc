@@ -129,7 +129,7 @@ Status LocalBackend::Admit(const hardware::AcceleratorType& type) const {
 void LocalBackend::WakeUid(const std::string& uid) {
   std::string name;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = names_.find(uid);
     if (found == names_.end()) return;
     name = found->second;
@@ -140,7 +140,7 @@ void LocalBackend::WakeUid(const std::string& uid) {
 void LocalBackend::WakeAll() {
   std::map<std::string, std::string> names;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     names = names_;
   }
   for (const auto& [uid, name] : names) Wake(name);
@@ -149,7 +149,7 @@ void LocalBackend::WakeAll() {
 model::Observation LocalBackend::Converge(const model::NodeRecord& node,
                                           const model::ProjectRecord& project) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     names_[node.uid()] = node.name();
   }
   const model::Desired desired = model::DesiredOf(node.state());
@@ -177,7 +177,7 @@ model::Observation LocalBackend::Converge(const model::NodeRecord& node,
   model::Observation seen = Together(vms, node.generation() + project.generation());
   seen.generation = NodeGenerationAt(seen.generation, node, project);
   if (seen.phase == Phase::kDeleted) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     names_.erase(node.uid());
   }
   return seen;

@@ -10,11 +10,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 
+#include "base/mutex.h"
 #include "service/backend/backend.h"
 #include "service/backend/local/image_job.h"
 #include "service/backend/local/worker_hub.h"
@@ -55,8 +55,8 @@ class LocalBackend : public Backend {
 
   const LocalOptions options_;
   WorkerProcess workers_;
-  std::mutex mutex_;
-  std::map<std::string, std::string> names_;  // uid to node name; guarded by mutex_
+  Mutex mutex_;
+  std::map<std::string, std::string> names_ TORUS_GUARDED_BY(mutex_);  // uid to node name
   std::unique_ptr<ImageJob> image_;
   std::unique_ptr<WorkerHub> hub_;
   std::jthread orphans_;  // stops between two VMs

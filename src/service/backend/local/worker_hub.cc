@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+
 namespace torus::backend {
 namespace {
 
@@ -13,8 +14,7 @@ constexpr int kNewestProtocol = 1;
 
 }  // namespace
 
-// One worker's connection. Its fields are guarded by the hub's mutex; gRPC calls its methods one
-// after another and deletes it by OnDone.
+// One worker's connection. gRPC calls its methods one after another and deletes it by OnDone.
 class WorkerHub::Stream
     : public grpc::ServerBidiReactor<worker::WorkerReport, worker::WorkerOrder> {
  public:
@@ -25,7 +25,7 @@ class WorkerHub::Stream
     grpc::Status status;
     std::string uid;
     {
-      std::lock_guard lock(hub_.mutex_);
+      const Guard lock(hub_.mutex_);
       status = Take(report_);
       if (key_) uid = key_->node_uid;
     }
@@ -35,7 +35,7 @@ class WorkerHub::Stream
   }
 
   void OnWriteDone(bool ok) override {
-    std::lock_guard lock(hub_.mutex_);
+    const Guard lock(hub_.mutex_);
     writing_ = false;
     if (ok) Send();
   }
@@ -45,7 +45,7 @@ class WorkerHub::Stream
   void OnDone() override {
     std::string uid;
     {
-      std::lock_guard lock(hub_.mutex_);
+      const Guard lock(hub_.mutex_);
       if (key_) {
         uid = key_->node_uid;
         const auto vm = hub_.vms_.find(*key_);
@@ -62,6 +62,7 @@ class WorkerHub::Stream
 
   // Sends the VM's order if the worker has another. Requires: the hub's mutex is held.
   void Send() {
+    hub_.mutex_.AssertHeld();
     const auto& order = hub_.vms_[*key_].order;
     if (writing_ || ended_ || !order) return;
     if (google::protobuf::util::MessageDifferencer::Equals(*order, sent_)) return;
@@ -73,22 +74,21 @@ class WorkerHub::Stream
   // Ends the connection once. Takes the hub's mutex.
   void End(const grpc::Status& status) {
     {
-      std::lock_guard lock(hub_.mutex_);
+      const Guard lock(hub_.mutex_);
       if (std::exchange(ended_, true)) return;
     }
     Finish(status);
   }
 
  private:
-  // Requires: the hub's mutex is held.
-  grpc::Status Take(const worker::WorkerReport& report) {
+  grpc::Status Take(const worker::WorkerReport& report) TORUS_REQUIRES(hub_.mutex_) {
     if (report.has_hello()) return TakeHello(report.hello());
     if (!key_) return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be Hello"};
     if (report.has_observed()) hub_.vms_[*key_].seen = report.observed();
     return grpc::Status::OK;
   }
 
-  grpc::Status TakeHello(const worker::Hello& hello) {
+  grpc::Status TakeHello(const worker::Hello& hello) TORUS_REQUIRES(hub_.mutex_) {
     if (hello.protocol_version() < kOldestProtocol || hello.protocol_version() > kNewestProtocol)
       return Refuse(hello);
     if (key_) return {grpc::StatusCode::INVALID_ARGUMENT, "Hello came twice"};
@@ -102,7 +102,7 @@ class WorkerHub::Stream
   }
 
   // A worker of another age: said in the log, and in the node's health until another one dials in.
-  grpc::Status Refuse(const worker::Hello& hello) {
+  grpc::Status Refuse(const worker::Hello& hello) TORUS_REQUIRES(hub_.mutex_) {
     const std::string reason = fmt::format(
         "The VM's worker (pid {}, build {}) speaks protocol {}, and this service {} to {}. End "
         "that "
@@ -120,10 +120,10 @@ class WorkerHub::Stream
 
   WorkerHub& hub_;
   worker::WorkerReport report_;
-  worker::WorkerOrder sent_;
-  std::optional<VmKey> key_;
-  bool writing_ = false;
-  bool ended_ = false;
+  worker::WorkerOrder sent_ TORUS_GUARDED_BY(hub_.mutex_);
+  std::optional<VmKey> key_ TORUS_GUARDED_BY(hub_.mutex_);
+  bool writing_ TORUS_GUARDED_BY(hub_.mutex_) = false;
+  bool ended_ TORUS_GUARDED_BY(hub_.mutex_) = false;
 };
 
 WorkerHub::~WorkerHub() {
@@ -149,26 +149,26 @@ Status WorkerHub::Start(const std::string& socket) {
 }
 
 void WorkerHub::Order(const VmKey& key, const worker::WorkerOrder& order) {
-  std::lock_guard lock(mutex_);
+  const Guard lock(mutex_);
   Vm& vm = vms_[key];
   vm.order = order;
   if (vm.stream != nullptr) vm.stream->Send();
 }
 
 std::optional<worker::Observed> WorkerHub::Seen(const VmKey& key) const {
-  std::lock_guard lock(mutex_);
+  const Guard lock(mutex_);
   const auto vm = vms_.find(key);
   return vm == vms_.end() ? std::nullopt : vm->second.seen;
 }
 
 bool WorkerHub::Connected(const VmKey& key) const {
-  std::lock_guard lock(mutex_);
+  const Guard lock(mutex_);
   const auto vm = vms_.find(key);
   return vm != vms_.end() && vm->second.stream != nullptr;
 }
 
 void WorkerHub::Forget(const VmKey& key) {
-  std::lock_guard lock(mutex_);
+  const Guard lock(mutex_);
   const auto vm = vms_.find(key);
   if (vm == vms_.end()) return;
   if (vm->second.stream == nullptr)

@@ -13,10 +13,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 #include "worker.grpc.pb.h"
 
@@ -59,8 +59,8 @@ class WorkerHub : public worker::WorkerLink::CallbackService {
 
   const std::function<void(const std::string&)> news_;
   // Recursive: gRPC may run a callback of a write inside the call that starts it.
-  mutable std::recursive_mutex mutex_;
-  std::map<VmKey, Vm> vms_;  // guarded by mutex_
+  mutable RecursiveMutex mutex_;
+  std::map<VmKey, Vm> vms_ TORUS_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Server> server_;
 };
 

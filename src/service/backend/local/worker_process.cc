@@ -49,7 +49,7 @@ Status WorkerProcess::Start(std::string_view node_uid, int index) const {
   const std::string folder = FolderOf(node_uid, index);
   std::shared_future<Status> start;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = starting_.find(folder);
     if (found == starting_.end()) {
       TORUS_RETURN_IF_ERROR(MakeFolders(vms_folder_, 0700));
@@ -68,7 +68,7 @@ Status WorkerProcess::Start(std::string_view node_uid, int index) const {
     }
   }
   if (start.wait_for(kStartWait) != std::future_status::ready) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Another call may have begun a start of its own meanwhile.
   const auto found = starting_.find(folder);
   if (found != starting_.end() && IsReady(found->second)) starting_.erase(found);
@@ -83,7 +83,7 @@ Status WorkerProcess::RemoveLeftovers(std::string_view node_uid, int index,
                                       const std::stop_token& stop) const {
   std::shared_future<Status> start;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = starting_.find(FolderOf(node_uid, index));
     if (found != starting_.end()) start = found->second;
   }

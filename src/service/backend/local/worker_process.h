@@ -12,7 +12,6 @@
 #include <chrono>
 #include <future>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -20,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/process.h"
 #include "base/status.h"
 
@@ -60,9 +60,9 @@ class WorkerProcess {
   const std::string socket_;
   const std::string program_;
 
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, std::shared_future<Status>>
-      starting_;  // guarded by mutex_; by folder
+  mutable Mutex mutex_;
+  mutable std::map<std::string, std::shared_future<Status>> starting_
+      TORUS_GUARDED_BY(mutex_);  // by folder
 };
 
 }  // namespace torus::backend
