@@ -39,11 +39,11 @@ stop() {
     timeout 60 /bin/sh /run/torus/script shutdown
   fi
   kill -TERM -1
-  tries=20
+  tries=200
   while [ $tries -gt 0 ]; do
     set -- /proc/[0-9]*
     [ $# -le 2 ] && break
-    sleep 0.1
+    sleep 0.01
     tries=$((tries - 1))
   done
   exit 0
