@@ -8,8 +8,13 @@
 include(${CMAKE_CURRENT_LIST_DIR}/dependencies.cmake)
 include(GoogleTest)
 
-# -Wrestrict: g++ 12 warns falsely of `"literal" + std::string` (GCC bug 105651).
-set(TORUS_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers -Wno-restrict)
+set(TORUS_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+  list(APPEND TORUS_WARNINGS -Wthread-safety)  # base/mutex.h
+else()
+  # g++ 12 warns falsely of `"literal" + std::string` (GCC bug 105651).
+  list(APPEND TORUS_WARNINGS -Wno-restrict)
+endif()
 
 function(torus_room)
   cmake_parse_arguments(ROOM "" "NAME" "SOURCES;DEPS" ${ARGN})

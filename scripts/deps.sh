@@ -2,6 +2,7 @@
 # Installs what a build and a TPU VM need: Debian packages, and into build/deps the .proto files,
 # the PJRT header and the engines, each at the version and hash in scripts/deps.lock.
 # Safe to run again: seconds when nothing is missing.
+#   scripts/deps.sh clang   … and what the presets clang and fuzz need
 . "$(dirname "$0")/lib.sh"
 
 apt_install g++ cmake ninja-build ccache pkg-config ca-certificates \
@@ -11,6 +12,7 @@ apt_install g++ cmake ninja-build ccache pkg-config ca-certificates \
   libgtest-dev libgmock-dev libbenchmark-dev \
   python3 python3-pip python3-venv unzip \
   mmdebstrap arch-test runc nftables iproute2 openssh-client procps
+[ "${1:-}" != clang ] || apt_install clang-19 libclang-rt-19-dev llvm-19
 
 deps=build/deps
 mkdir -p "$deps"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what tests need, builds, runs every test and ends with a plain count.
+# Installs what tests need, builds, runs every test, fuzzes each reader for a minute, and ends with a
+# plain count of the tests.
 #   scripts/test.sh             everything
 #   scripts/test.sh -k gcloud   … of the end-to-end tests, those that pytest's -k picks
 . "$(dirname "$0")/lib.sh"
@@ -46,6 +47,7 @@ stage install install
 stage build scripts/build.sh release
 failed=0
 stage unit unit_tests || failed=1
+[ $# -gt 0 ] || stage fuzz scripts/fuzz.sh || failed=1
 stage end-to-end end_to_end "$@" || failed=1
 
 printf '\n%s\n' "${times[@]}"
