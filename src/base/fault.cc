@@ -1,21 +1,30 @@
 #include "base/fault.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
-#include <mutex>
+
+#include "base/fd.h"
+#include "base/mutex.h"
 
 namespace torus {
 namespace internal {
 
 std::vector<Fault> ParseFaults(std::string_view text) {
+  constexpr std::string_view kStop = "=stop";
   std::vector<Fault> faults;
   while (!text.empty()) {
     const size_t comma = text.find(',');
-    const std::string_view item = text.substr(0, comma);
+    std::string_view item = text.substr(0, comma);
     text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
+    const bool stop = item.ends_with(kStop);
+    if (stop) item.remove_suffix(kStop.size());
     const size_t colon = item.rfind(':');
-    Fault fault{std::string(item.substr(0, colon))};
+    Fault fault{std::string(item.substr(0, colon)), 1, stop};
     if (colon != std::string_view::npos) {
       const std::string_view count = item.substr(colon + 1);
       const auto [end, error] =
@@ -31,25 +40,44 @@ std::vector<Fault> ParseFaults(std::string_view text) {
 
 namespace {
 
-// The faults still to come; `hit` counts down.
-struct Pending {
-  Pending() {
+// What the environment asks for; `hit` of a fault counts down.
+struct Plan {
+  Plan() {
     if (const char* text = std::getenv("TORUS_FAULT")) faults = internal::ParseFaults(text);
-    any = !faults.empty();
+    if (const char* file = std::getenv("TORUS_FAULT_LOG")) log = file;
+    any = !faults.empty() || !log.empty();
   }
+
+  // Whether this process is the one to be struck.
+  bool Claim() const {
+    if (log.empty()) return true;
+    return static_cast<bool>(
+        Fd(open((log + ".struck").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
+  }
+
+  void Note(std::string_view point) const {
+    if (log.empty()) return;
+    const Fd file(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    const std::string line = fmt::format("{} {}\n", getpid(), point);
+    if (file) (void)!write(file.get(), line.data(), line.size());
+  }
+
   bool any = false;
-  std::mutex mutex;
-  std::vector<internal::Fault> faults;  // guarded by mutex
+  std::string log;
+  Mutex mutex;
+  std::vector<internal::Fault> faults TORUS_GUARDED_BY(mutex);
 };
 
 }  // namespace
 
 void FaultPoint(std::string_view point) {
-  static Pending pending;
-  if (!pending.any) return;
-  const std::lock_guard lock(pending.mutex);
-  for (internal::Fault& fault : pending.faults) {
-    if (fault.point == point && --fault.hit == 0) std::raise(SIGKILL);
+  static Plan plan;
+  if (!plan.any) return;
+  const MutexLock lock(plan.mutex);
+  plan.Note(point);
+  for (internal::Fault& fault : plan.faults) {
+    if (fault.point != point || --fault.hit != 0 || !plan.Claim()) continue;
+    std::raise(fault.stop ? SIGSTOP : SIGKILL);
   }
 }
 

@@ -1,8 +1,13 @@
-// Named fault points: where a test makes the process die as `kill -9` would.
+// Named fault points: where a test makes the process die as `kill -9` would, or hang.
 //
 // TORUS_FAULT=point:n[,point:n…] kills the process at the n-th time (from 1) that it reaches the
-// point of that name. Every step that changes the world (a namespace, mount, process, file, rule or
-// commit) stands behind one, named "<room>.<step>". Without the variable a point costs one load.
+// point of that name; with `point:n=stop` it is stopped there (SIGSTOP), as one that hangs is.
+// Every step that changes the world (a namespace, mount, process, file, rule or commit) stands
+// behind one, named "<room>.<step>". Without the variables a point costs one load.
+//
+// TORUS_FAULT_LOG=FILE has each point that is reached appended to FILE, as "<pid> <point>", so a
+// test learns what there is to walk. Of the processes that share a FILE only the first to meet its
+// fault is struck, which FILE.struck says: those that follow it go on undisturbed.
 //
 // Thread-safe.
 #ifndef TORUS_BASE_FAULT_H_
@@ -14,7 +19,7 @@
 
 namespace torus {
 
-// Dies here by SIGKILL if TORUS_FAULT says so.
+// Dies or stops here if TORUS_FAULT says so.
 void FaultPoint(std::string_view point);
 
 namespace internal {
@@ -22,6 +27,7 @@ namespace internal {
 struct Fault {
   std::string point;
   int hit = 1;
+  bool stop = false;  // not killed but stopped
   bool operator==(const Fault&) const = default;
 };
 

@@ -18,6 +18,10 @@ TEST(Fault, ReadsPointsAndCounts) {
               ElementsAre(Fault{"worker.mount", 2}, Fault{"store.commit", 1}));
 }
 
+TEST(Fault, MayStopInsteadOfKill) {
+  EXPECT_THAT(ParseFaults("a:3=stop,b=stop"), ElementsAre(Fault{"a", 3, true}, Fault{"b", 1, true}));
+}
+
 TEST(Fault, LeavesOutWhatItCannotRead) {
   EXPECT_THAT(ParseFaults(""), ElementsAre());
   EXPECT_THAT(ParseFaults(",a:0,b:x,:3,c:1"), ElementsAre(Fault{"c", 1}));

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/fault.h"
 #include "base/subprocess.h"
 
 namespace torus {
@@ -129,11 +130,13 @@ Status WriteFile(const std::string& path, std::string_view bytes, const WriteOpt
   if (fd < 0) return ErrnoStatus(errno, "write", path);
   int error = Fill(fd, bytes, options);
   close(fd);
+  FaultPoint("file.written");
   if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) {
     unlink(temporary.c_str());
     return ErrnoStatus(error, "write", path);
   }
+  FaultPoint("file.renamed");
   if (options.sync) SyncFolder(path);
   return {};
 }

@@ -11,9 +11,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <mutex>
 
+#include "base/fault.h"
 #include "base/fd.h"
+#include "base/mutex.h"
 
 extern char** environ;
 
@@ -25,8 +26,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kMaxOutput = 256 * 1024;
 
 // The children whose status somebody in here waits for.
-std::mutex waited_mutex;
-int waited = 0;  // guarded by waited_mutex
+Mutex waited_mutex;
+int waited TORUS_GUARDED_BY(waited_mutex) = 0;
 
 class Waited {
  public:
@@ -36,7 +37,7 @@ class Waited {
 
  private:
   static void Add(int number) {
-    const std::lock_guard lock(waited_mutex);
+    const MutexLock lock(waited_mutex);
     waited += number;
   }
 };
@@ -200,6 +201,7 @@ Result<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv,
   TORUS_ASSIGN_OR_RETURN(const pid_t pid,
                          Spawn(argv, options, null_in.get() >= 0 ? null_in.get() : child_in.get(),
                                options.capture ? child_out.get() : null.get()));
+  FaultPoint("process.started");
   child_in.Close();
   child_out.Close();
   SubprocessResult result;
@@ -211,6 +213,7 @@ Result<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv,
     if (options.stop.stop_requested()) return Cancelled("{} was ended before it was done", argv[0]);
     return DeadlineExceeded("{} did not finish within {} ms", argv[0], options.timeout.count());
   }
+  FaultPoint("process.ended");
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }
@@ -227,7 +230,7 @@ Result<std::string> RunChecked(const std::vector<std::string>& argv,
 }
 
 void ReapOrphans() {
-  const std::lock_guard lock(waited_mutex);
+  const MutexLock lock(waited_mutex);
   if (waited > 0) return;
   while (waitpid(-1, nullptr, WNOHANG) > 0) {
   }

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "base/fault.h"
+
 namespace torus::controller {
 namespace {
 
@@ -9,6 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr int kThreads = 4;
 constexpr auto kResync = 30s;     // a look at a node that nobody woke us for
+constexpr auto kNoNews = 5s;      // after one that said nothing: a worker may hang
 constexpr auto kStoreRetry = 1s;  // after the store refused a write (a full disk, say)
 
 // Reads what a reconcile needs, in one snapshot.
@@ -70,12 +73,14 @@ std::optional<WorkQueue::Clock::duration> NodeController::Reconcile(const std::s
   }
   if (!*inputs) return std::nullopt;
   const auto& [node, project] = **inputs;
+  FaultPoint("controller.converge");
   const model::Observation seen = backend_.Converge(node, project);
+  FaultPoint("controller.converged");
   if (const Status status = Advance(name, seen); !status.ok()) {
     spdlog::error("node {}: {}", name, status.ToString());
     return kStoreRetry;
   }
-  return kResync;
+  return seen.phase == model::Observation::Phase::kUnknown ? kNoNews : kResync;
 }
 
 // Moves the record on in a transaction that reads it anew: what was seen is true of the world

@@ -110,8 +110,10 @@ Error LastError(sqlite3* database) {
       return FailedPrecondition("The store {} is not writable: {}.", where,
                                 sqlite3_errmsg(database));
     case SQLITE_IOERR:
-      return Unavailable("The store {} could not be read or written: {}.", where,
-                         sqlite3_errmsg(database));
+      return Unavailable(
+          "The store {} could not be read or written: {}. The change is not in effect; see whether "
+          "the disk is healthy (dmesg) and try again.",
+          where, sqlite3_errmsg(database));
     default:
       return Internal("store {}: {} ({})", where, sqlite3_errmsg(database), code);
   }

@@ -2,6 +2,7 @@
 
 #include <future>
 
+#include "base/fault.h"
 #include "service/store/schema.h"
 
 namespace torus::store {
@@ -183,10 +184,12 @@ Status Store::CommitTogether(std::span<Request> group, std::vector<Status>* outc
     }
     outcomes->push_back(std::move(status));
   }
+  FaultPoint("store.commit");
   if (Status commit = writer_->Execute("COMMIT"); !commit.ok()) {
     if (writer_->InTransaction()) (void)writer_->Execute("ROLLBACK");
     return commit;
   }
+  FaultPoint("store.committed");
   if (!changes.nodes.empty() || !changes.projects.empty()) {
     const MutexLock lock(on_commit_mutex_);
     if (on_commit_) on_commit_(changes);
