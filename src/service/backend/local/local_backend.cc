@@ -14,6 +14,10 @@ namespace {
 
 using Phase = model::Observation::Phase;
 
+// A worker dials within a second of the service's start, and of its own.
+constexpr auto kSilence = std::chrono::seconds(20);
+constexpr auto kEndTime = std::chrono::seconds(1);
+
 // A program and the Debian package that brings it.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kPrograms = {
     {{"runc", "runc"},
@@ -193,12 +197,18 @@ bool LocalBackend::AllRun(const model::NodeRecord& node) const {
 
 worker::Observed LocalBackend::StepVm(const VmKey& key, const worker::WorkerOrder& order) {
   hub_->Order(key, order);
+  const bool connected = hub_->Connected(key);
+  if (connected) {
+    const MutexLock lock(mutex_);
+    silent_since_.erase(key);
+  }
   if (const auto seen = hub_->Seen(key)) {
     if (seen->phase() == worker::DELETED) hub_->Forget(key);
     return *seen;
   }
   worker::Observed unknown;  // PHASE_UNSPECIFIED: no news yet
-  if (hub_->Connected(key) || workers_.Find(key.node_uid, key.index)) return unknown;
+  if (connected) return unknown;
+  if (workers_.Find(key.node_uid, key.index)) return AwaitWorker(key);
   // No worker lives. Where nothing is left of the VM either, there is nothing to take down.
   const std::string folder = fmt::format("{}/{}/{}", options_.vms_folder, key.node_uid, key.index);
   const bool nothing_left = !std::filesystem::exists(folder);
@@ -220,6 +230,28 @@ worker::Observed LocalBackend::StepVm(const VmKey& key, const worker::WorkerOrde
     return settled;
   }
   return unknown;
+}
+
+worker::Observed LocalBackend::AwaitWorker(const VmKey& key) {
+  worker::Observed seen;
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const MutexLock lock(mutex_);
+    const auto since = silent_since_.try_emplace(key, now).first;
+    if (now - since->second < kSilence) return seen;
+    silent_since_.erase(since);
+  }
+  spdlog::warn(
+      "worker {} of node {} lives but has not dialled for {} s: it is ended, and another adopts "
+      "its VM",
+      key.index, key.node_uid, kSilence.count());
+  if (workers_.End(key.node_uid, key.index, kEndTime)) return seen;
+  seen.set_phase(worker::FAILED);
+  seen.set_error_code(static_cast<int>(Code::kUnavailable));
+  seen.set_error(
+      "The VM's worker hangs and cannot be ended, most likely because a disk does not answer. The "
+      "VM itself is left as it is; the worker is ended again every while.");
+  return seen;
 }
 
 void LocalBackend::RemoveOrphans(std::set<std::string> known) {

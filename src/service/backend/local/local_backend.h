@@ -8,6 +8,7 @@
 #ifndef TORUS_SERVICE_BACKEND_LOCAL_LOCAL_BACKEND_H_
 #define TORUS_SERVICE_BACKEND_LOCAL_LOCAL_BACKEND_H_
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
@@ -50,6 +51,8 @@ class LocalBackend : public Backend {
   bool AllRun(const model::NodeRecord& node) const;
   // How one VM is, after a step towards its order.
   worker::Observed StepVm(const VmKey& key, const worker::WorkerOrder& order);
+  // Of a VM whose worker lives and has no connection: one that stays so is ended, as it hangs.
+  worker::Observed AwaitWorker(const VmKey& key);
   void WakeUid(const std::string& uid);
   void WakeAll();
 
@@ -57,6 +60,8 @@ class LocalBackend : public Backend {
   WorkerProcess workers_;
   Mutex mutex_;
   std::map<std::string, std::string> names_ TORUS_GUARDED_BY(mutex_);  // uid to node name
+  // Since when a living worker has had no connection.
+  std::map<VmKey, std::chrono::steady_clock::time_point> silent_since_ TORUS_GUARDED_BY(mutex_);
   std::unique_ptr<ImageJob> image_;
   std::unique_ptr<WorkerHub> hub_;
   std::jthread orphans_;  // stops between two VMs

@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 
 namespace torus::backend {
 namespace {
 
 constexpr int kOldestProtocol = 1;
 constexpr int kNewestProtocol = 1;
+constexpr int kPingMs = 10'000;
 
 }  // namespace
 
@@ -30,6 +32,7 @@ class WorkerHub::Stream
       if (key_) uid = key_->node_uid;
     }
     if (!status.ok()) return End(status);
+    FaultPoint("backend.report");
     hub_.news_(uid);
     StartRead(&report_);
   }
@@ -66,6 +69,7 @@ class WorkerHub::Stream
     const auto& order = hub_.vms_[*key_].order;
     if (writing_ || ended_ || !order) return;
     if (google::protobuf::util::MessageDifferencer::Equals(*order, sent_)) return;
+    FaultPoint("backend.order");
     sent_ = *order;
     writing_ = true;
     StartWrite(&sent_);
@@ -137,6 +141,10 @@ Status WorkerHub::Start(const std::string& socket) {
   const mode_t before = umask(0077);
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix:" + socket, grpc::InsecureServerCredentials());
+  // A worker that hangs answers no ping, and its stream ends.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();
   umask(before);

@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr auto kStartTime = std::chrono::seconds(10);
+constexpr auto kEndTime = std::chrono::minutes(1);
 
 bool IsReady(const std::shared_future<Status>& future) {
   return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
@@ -79,6 +80,20 @@ std::optional<ProcessIdentity> WorkerProcess::Find(std::string_view node_uid, in
   return LivingProcessOf(FolderOf(node_uid, index) + "/run/worker.pid");
 }
 
+bool WorkerProcess::End(std::string_view node_uid, int index,
+                        std::chrono::milliseconds limit) const {
+  const auto worker = Find(node_uid, index);
+  if (!worker) return true;
+  FaultPoint("backend.end_worker");
+  kill(static_cast<pid_t>(worker->pid), SIGKILL);
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (IsAlive(*worker)) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
 Status WorkerProcess::RemoveLeftovers(std::string_view node_uid, int index,
                                       const std::stop_token& stop) const {
   std::shared_future<Status> start;
@@ -89,10 +104,8 @@ Status WorkerProcess::RemoveLeftovers(std::string_view node_uid, int index,
   }
   // A worker that comes up after its VM was removed would make it anew.
   if (start.valid()) start.wait();
-  if (const auto worker = Find(node_uid, index)) {
-    kill(static_cast<pid_t>(worker->pid), SIGKILL);
-    while (IsAlive(*worker)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
+  if (!End(node_uid, index, kEndTime))
+    return DeadlineExceeded("the VM's worker does not die; it waits for a disk, most likely");
   FaultPoint("backend.remove_leftovers");
   std::vector<std::string> argv = Arguments(node_uid, index);
   argv.push_back("--purge");

@@ -43,6 +43,10 @@ class WorkerProcess {
   // The living worker, if there is one.
   std::optional<ProcessIdentity> Find(std::string_view node_uid, int index) const;
 
+  // Ends a living worker by SIGKILL and waits until it is gone, `limit` at most: one that waits for
+  // a dead disk does not go. The VM lives on, for the next worker to adopt. Whether it is gone.
+  bool End(std::string_view node_uid, int index, std::chrono::milliseconds limit) const;
+
   // Ends a living worker by SIGKILL, then takes down and removes whatever there is of the VM:
   // processes, mounts, addresses, rules, cgroups and files. Blocks; idempotent. For VMs that no
   // record wants. CANCELLED when `stop` is requested before it is done.
