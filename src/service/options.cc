@@ -70,6 +70,8 @@ void AddOptions(CLI::App* app, Options* options) {
   options->engine = fs::path(options->libtpu).parent_path() / "engine/xla_cpu.so";
   app->add_option("--listen", options->listen, "loopback address and port; port 0: any free one")
       ->capture_default_str();
+  app->add_option("--allow-group", options->allow_group,
+                  "group whose members may use the service, beside its own user and root");
   app->add_option("--data-dir", options->data_dir, "folder for records, images and VMs")
       ->capture_default_str();
   app->add_option("--backend", options->backend,

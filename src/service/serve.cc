@@ -42,6 +42,7 @@ class Service {
  public:
   Status Start(const Options& options) {
     TORUS_ASSIGN_OR_RETURN(const auto endpoint, gateway::ParseListenAddress(options.listen));
+    TORUS_ASSIGN_OR_RETURN(auto guard, gateway::PeerGuard::Create(options.allow_group));
     TORUS_RETURN_IF_ERROR(LoadCatalogue(options));
     TORUS_ASSIGN_OR_RETURN(folder_, store::DataFolder::Open(options.data_dir));
     TORUS_ASSIGN_OR_RETURN(store_, store::Store::Open(folder_->database()));
@@ -52,7 +53,8 @@ class Service {
     const api::Context context{&catalogue(), backend_.get(), Now};
     api::tpu::RegisterV2(context, registry_.get());
     api::compute::Register(registry_.get());
-    TORUS_ASSIGN_OR_RETURN(gateway_, gateway::Gateway::Start(endpoint, *registry_));
+    TORUS_ASSIGN_OR_RETURN(gateway_,
+                           gateway::Gateway::Start(endpoint, std::move(guard), *registry_));
     const auto& at = gateway_->endpoint();
     spdlog::info("listening on {}:{} (backend {}, data {})",
                  at.address.find(':') == std::string::npos ? at.address : "[" + at.address + "]",

@@ -1,7 +1,5 @@
 #include "service/gateway/gateway.h"
 
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/server_builder.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
@@ -10,6 +8,7 @@
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <thread>
 
+#include "base/mutex.h"
 #include "service/gateway/grpc_service.h"
 #include "service/gateway/http_session.h"
 #include "service/gateway/rest.h"
@@ -27,14 +26,16 @@ constexpr int kThreads = 2;
 constexpr int kMaxHttpConnections = 4096;
 constexpr std::string_view kPreface = "PRI";
 
-using Acceptor = std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>;
-
 }  // namespace
 
 class Gateway::Impl {
  public:
-  Impl(const Endpoint& endpoint, const Registry& registry)
-      : endpoint_(endpoint), rest_(registry), grpc_service_(registry), acceptor_(context_) {}
+  Impl(const Endpoint& endpoint, PeerGuard guard, const Registry& registry)
+      : endpoint_(endpoint),
+        guard_(std::move(guard)),
+        registry_(registry),
+        rest_(registry),
+        acceptor_(context_) {}
 
   Status Listen() {
     boost::system::error_code error;
@@ -52,13 +53,7 @@ class Gateway::Impl {
   }
 
   Status Serve() {
-    grpc::ServerBuilder builder;
-    builder.RegisterCallbackGenericService(&grpc_service_);
-    grpc_acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials());
-    grpc_server_ = builder.BuildAndStart();
-    if (!grpc_server_) return Internal("gRPC did not start");
+    TORUS_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(registry_));
     asio::co_spawn(context_, Accept(), asio::detached);
     for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { context_.run(); });
     return {};
@@ -72,14 +67,18 @@ class Gateway::Impl {
       acceptor_.close(ignored);
     });
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    if (grpc_server_)
-      grpc_server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(seconds));
+    const auto grpc_deadline = std::chrono::system_clock::now() + std::chrono::seconds(seconds);
+    if (grpc_) grpc_->Shutdown(grpc_deadline);
     while (busy_ > 0 && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(10ms);
     context_.stop();
     for (auto& thread : threads_) thread.join();
     threads_.clear();
-    if (grpc_server_) grpc_server_->Wait();
+    if (grpc_) grpc_->Wait();
+    const MutexLock lock(refusing_mutex_);
+    if (!refusing_) return;
+    refusing_->Shutdown(grpc_deadline);
+    refusing_->Wait();
   }
 
   const Endpoint& endpoint() const { return endpoint_; }
@@ -107,15 +106,26 @@ class Gateway::Impl {
     socket.set_option(tcp::no_delay(true), ignored);
     const bool is_grpc = co_await HasPreface(socket);
     if (!socket.is_open()) co_return;
+    Status allowed = guard_.Check(socket.native_handle());
     if (is_grpc) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-      connection.fd = socket.release();
-      grpc_acceptor_->HandleNewConnection(&connection);
+      GrpcServer* server = allowed.ok() ? grpc_.get() : Refusing();
+      if (server != nullptr) server->Take(socket.release());
       co_return;
     }
     if (connections_ >= kMaxHttpConnections) co_return;
     const Gauge connection(connections_);
-    co_await ServeHttp(std::move(socket), rest_, busy_);
+    co_await ServeHttp(std::move(socket), rest_, std::move(allowed), busy_);
+  }
+
+  // The gRPC server that tells others than the service's user why not: few machines need it, so it
+  // is made for the first of them.
+  GrpcServer* Refusing() {
+    const MutexLock lock(refusing_mutex_);
+    if (!refusing_) {
+      auto server = GrpcServer::Start(registry_, guard_.refusal());
+      if (server) refusing_ = *std::move(server);
+    }
+    return refusing_.get();
   }
 
   // Peeks at the first bytes. Closes the socket of a client that sends none in time.
@@ -144,12 +154,14 @@ class Gateway::Impl {
   }
 
   Endpoint endpoint_;
+  const PeerGuard guard_;
+  const Registry& registry_;
   Rest rest_;
-  GrpcService grpc_service_;
   asio::io_context context_{kThreads};
   tcp::acceptor acceptor_;
-  Acceptor grpc_acceptor_;
-  std::unique_ptr<grpc::Server> grpc_server_;
+  std::unique_ptr<GrpcServer> grpc_;
+  Mutex refusing_mutex_;
+  std::unique_ptr<GrpcServer> refusing_ TORUS_GUARDED_BY(refusing_mutex_);
   std::vector<std::thread> threads_;
   std::atomic<int> connections_ = 0;
   std::atomic<int> busy_ = 0;
@@ -161,9 +173,9 @@ Gateway::~Gateway() { impl_->Stop(0); }
 const Endpoint& Gateway::endpoint() const { return impl_->endpoint(); }
 void Gateway::Stop(int seconds) { impl_->Stop(seconds); }
 
-Result<std::unique_ptr<Gateway>> Gateway::Start(const Endpoint& endpoint,
+Result<std::unique_ptr<Gateway>> Gateway::Start(const Endpoint& endpoint, PeerGuard guard,
                                                 const Registry& registry) {
-  auto impl = std::make_unique<Impl>(endpoint, registry);
+  auto impl = std::make_unique<Impl>(endpoint, std::move(guard), registry);
   TORUS_RETURN_IF_ERROR(impl->Listen());
   TORUS_RETURN_IF_ERROR(impl->Serve());
   return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));

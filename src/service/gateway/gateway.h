@@ -9,15 +9,18 @@
 
 #include "base/status.h"
 #include "service/gateway/guard.h"
+#include "service/gateway/peer_guard.h"
 #include "service/gateway/registry.h"
 
 namespace torus::gateway {
 
 class Gateway {
  public:
-  // Listens and serves at once. `registry` is not owned and outlives the gateway.
+  // Listens and serves at once those whom `guard` lets in; others are told why not. `registry` is
+  // not owned and outlives the gateway.
   // FAILED_PRECONDITION: the port is taken, or may not be used.
-  static Result<std::unique_ptr<Gateway>> Start(const Endpoint& endpoint, const Registry& registry);
+  static Result<std::unique_ptr<Gateway>> Start(const Endpoint& endpoint, PeerGuard guard,
+                                                const Registry& registry);
   // As Stop with no patience.
   ~Gateway();
 

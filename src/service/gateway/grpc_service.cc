@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
+#include "base/fault.h"
 #include "service/gateway/guard.h"
 
 namespace torus::gateway {
@@ -34,7 +35,10 @@ class Call : public grpc::ServerGenericBidiReactor {
     });
   }
 
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    FaultPoint("gateway.replied");
+    delete this;
+  }
 
  private:
   void Reply(Result<std::unique_ptr<Message>> response) {
@@ -43,6 +47,7 @@ class Call : public grpc::ServerGenericBidiReactor {
     const grpc::Status written =
         grpc::SerializationTraits<Message>::Serialize(**response, &buffer_, &own_buffer);
     if (!written.ok()) return Finish(written);
+    FaultPoint("gateway.reply");
     StartWriteAndFinish(&buffer_, {}, grpc::Status::OK);
   }
 
@@ -55,10 +60,28 @@ class Call : public grpc::ServerGenericBidiReactor {
 grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
   const Method* method = registry_.Find(context->method());
-  Status refused = CheckHeaders(context->host(), {});
+  Status refused = refusal_.ok() ? CheckHeaders(context->host(), {}) : refusal_;
   if (refused.ok() && method == nullptr)
     refused = Unimplemented("Unknown method {}.", context->method());
   return new Call(method, std::move(refused));
+}
+
+Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Registry& registry, Status refusal) {
+  std::unique_ptr<GrpcServer> server(new GrpcServer(registry, std::move(refusal)));
+  grpc::ServerBuilder builder;
+  builder.RegisterCallbackGenericService(&server->service_);
+  server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  server->server_ = builder.BuildAndStart();
+  if (!server->server_) return Internal("gRPC did not start");
+  return server;
+}
+
+void GrpcServer::Take(int socket) {
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+  connection.fd = socket;
+  acceptor_->HandleNewConnection(&connection);
 }
 
 }  // namespace torus::gateway

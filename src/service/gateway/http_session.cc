@@ -9,6 +9,7 @@
 #include <boost/beast/http.hpp>
 #include <chrono>
 
+#include "base/fault.h"
 #include "service/gateway/guard.h"
 #include "service/gateway/json.h"
 
@@ -83,8 +84,8 @@ std::optional<RestResponse> ReadFailure(beast::error_code error) {
 
 class Session {
  public:
-  Session(asio::ip::tcp::socket socket, const Rest& rest, std::atomic<int>& busy)
-      : stream_(std::move(socket)), rest_(rest), busy_(busy) {}
+  Session(asio::ip::tcp::socket socket, const Rest& rest, Status allowed, std::atomic<int>& busy)
+      : stream_(std::move(socket)), rest_(rest), allowed_(std::move(allowed)), busy_(busy) {}
 
   asio::awaitable<void> Run() {
     while (co_await ServeOne()) {
@@ -125,9 +126,10 @@ class Session {
     auto request = parser.release();
     const bool keep_alive = request.keep_alive();
     const bool head = request.method() == http::verb::head;
-    Status allowed =
-        CheckHeaders(View(request[http::field::host]), View(request[http::field::origin]));
-    if (request.count(http::field::host) > 1)
+    Status allowed = allowed_;
+    if (allowed.ok())
+      allowed = CheckHeaders(View(request[http::field::host]), View(request[http::field::origin]));
+    if (allowed.ok() && request.count(http::field::host) > 1)
       allowed = InvalidArgument("The request has more than one Host header.");
     // Named variables: g++ 12 destroyed a temporary made inside a co_await twice (seen here: a
     // double free with a braced RestRequest as the argument).
@@ -140,7 +142,9 @@ class Session {
       answer = {HttpStatus(allowed.code()), ErrorJson(allowed)};
     }
     Response response = MakeResponse(answer, keep_alive, head);
+    FaultPoint("gateway.reply");
     const bool written = co_await Write(std::move(response));
+    FaultPoint("gateway.replied");
     co_return keep_alive ? written : false;
   }
 
@@ -168,15 +172,16 @@ class Session {
   beast::tcp_stream stream_;
   beast::flat_buffer buffer_;
   const Rest& rest_;
+  const Status allowed_;
   std::atomic<int>& busy_;
   bool first_ = true;
 };
 
 }  // namespace
 
-asio::awaitable<void> ServeHttp(asio::ip::tcp::socket socket, const Rest& rest,
+asio::awaitable<void> ServeHttp(asio::ip::tcp::socket socket, const Rest& rest, Status allowed,
                                 std::atomic<int>& busy) {
-  Session session(std::move(socket), rest, busy);
+  Session session(std::move(socket), rest, std::move(allowed), busy);
   co_await session.Run();
 }
 

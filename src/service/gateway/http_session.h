@@ -25,9 +25,9 @@ class Gauge {
 };
 
 // Serves the connection until it ends; `busy` counts it while it answers a request. `rest` and
-// `busy` outlive it.
+// `busy` outlive it. Unless `allowed` is OK, it is the answer to every request.
 boost::asio::awaitable<void> ServeHttp(boost::asio::ip::tcp::socket socket, const Rest& rest,
-                                       std::atomic<int>& busy);
+                                       Status allowed, std::atomic<int>& busy);
 
 }  // namespace torus::gateway
 
