@@ -7,6 +7,7 @@
 #include "google/longrunning/operations.pb.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "service/gateway/json.h"
+#include "service/gateway/json_printer.h"
 
 namespace torus::fuzz {
 namespace {

@@ -51,13 +51,13 @@ asio::awaitable<RestResponse> Answer(const Rest& rest, RestRequest request) {
 }
 
 // To HEAD goes what GET would get, without its body.
-Response MakeResponse(const RestResponse& answer, bool keep_alive, bool head = false) {
+Response MakeResponse(RestResponse answer, bool keep_alive, bool head = false) {
   Response response(static_cast<http::status>(answer.status), 11);
   response.set(http::field::content_type, "application/json; charset=UTF-8");
   response.set("X-Content-Type-Options", "nosniff");
   response.keep_alive(keep_alive);
   response.content_length(answer.body.size());
-  if (!head) response.body() = answer.body;
+  if (!head) response.body() = std::move(answer.body);
   return response;
 }
 
@@ -116,8 +116,8 @@ class Session {
     const beast::error_code error = co_await Read(parser);
     if (error) {
       // After a time-out the stream is closed already, so the reason cannot be told.
-      if (const auto failure = ReadFailure(error)) {
-        Response response = MakeResponse(*failure, false);
+      if (auto failure = ReadFailure(error)) {
+        Response response = MakeResponse(*std::move(failure), false);
         co_await Write(std::move(response));
       }
       co_return false;
@@ -141,7 +141,7 @@ class Session {
     } else {
       answer = {HttpStatus(allowed.code()), ErrorJson(allowed)};
     }
-    Response response = MakeResponse(answer, keep_alive, head);
+    Response response = MakeResponse(std::move(answer), keep_alive, head);
     FaultPoint("gateway.reply");
     const bool written = co_await Write(std::move(response));
     FaultPoint("gateway.replied");
@@ -152,7 +152,7 @@ class Session {
     stream_.expires_after(first_ ? kRequestTime : kIdleTime);
     first_ = false;
     auto [error, size] = co_await http::async_read_header(stream_, buffer_, parser, kNoThrow);
-    if (error) co_return error;
+    if (error || parser.is_done()) co_return error;  // most requests have no body
     stream_.expires_after(kRequestTime);
     if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       http::response<http::empty_body> go_on(http::status::continue_, 11);

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "google/longrunning/operations.pb.h"
 #include "service/gateway/discovery_names.h"
 
 namespace torus::gateway {
@@ -107,19 +106,10 @@ std::string_view Reason(std::string_view message) {
   return message.substr(0, std::min<size_t>(message.size(), 300));
 }
 
-// `done` is false by omission in protobuf's JSON, and clients index it.
-void SayDone(const Message& message, Json& json) {
-  const std::string& type = message.GetDescriptor()->full_name();
-  if (type == "google.longrunning.Operation") {
-    if (!json.contains("done")) json["done"] = false;
-  } else if (type == "google.longrunning.ListOperationsResponse" && json.contains("operations")) {
-    for (auto& operation : json["operations"])
-      if (!operation.contains("done")) operation["done"] = false;
-  }
-}
-
-bool HoldsOperations(const Message& message) {
-  return message.GetDescriptor()->file() == google::longrunning::Operation::descriptor()->file();
+// Text that a field takes as it is: most of what paths and queries carry.
+bool IsPlainText(const FieldDescriptor& field, std::string_view value) {
+  return field.type() == FieldDescriptor::TYPE_STRING && !field.is_repeated() &&
+         std::ranges::all_of(value, [](unsigned char c) { return c < 0x80; });
 }
 
 }  // namespace
@@ -132,21 +122,6 @@ Status ParseJson(std::string_view text, std::string_view path, Message* message)
   if (status.ok()) return {};
   return InvalidArgument("Invalid JSON payload received. Invalid value{}: {}", At(path),
                          Reason(std::string(status.message())));
-}
-
-Result<std::string> PrintJson(const Message& message, const JsonFormat& format) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = format.pretty;
-  options.always_print_enums_as_ints = format.enums_as_numbers;
-  std::string text;
-  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
-  if (!status.ok())
-    return Internal("cannot write {} as JSON: {}", message.GetTypeName(),
-                    std::string(status.message()));
-  if (!HoldsOperations(message)) return text;
-  Json json = Json::parse(text);
-  SayDone(message, json);
-  return json.dump(format.pretty ? 1 : -1);
 }
 
 Status SetField(std::string_view field_path, std::string_view value, Message* message) {
@@ -174,6 +149,10 @@ Status SetField(std::string_view field_path, std::string_view value, Message* me
         "a "
         "message type. Parameters can only be bound to primitive types.",
         field_path, field_path);
+  if (IsPlainText(*field, value)) {
+    message->GetReflection()->SetString(message, field, std::string(value));
+    return {};
+  }
   // A string in JSON reads as any primitive but a boolean.
   Json scalar = std::string(value);
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_BOOL && (value == "true" || value == "false"))

@@ -1,4 +1,4 @@
-// JSON as Google's front end reads and writes it.
+// JSON as Google's front end reads it, and its errors. Writing is json_printer.h's.
 //
 // Reading is strict: a name that neither the message nor upstream's discovery document knows is an
 // error in upstream's words. A name that only the discovery document knows (the .proto files lag
@@ -23,14 +23,6 @@ inline constexpr int kMaxJsonDepth = 100;
 // the request itself); errors name fields from there. INVALID_ARGUMENT: not JSON, not UTF-8, too
 // deep, an unknown name, a value of the wrong type.
 Status ParseJson(std::string_view text, std::string_view path, google::protobuf::Message* message);
-
-struct JsonFormat {
-  bool pretty = true;
-  bool enums_as_numbers = false;
-};
-
-// Writes `message`. An operation always says `done` (clients index it), in lists too.
-Result<std::string> PrintJson(const google::protobuf::Message& message, const JsonFormat& format);
 
 // Sets the field that a path template's variable or a query parameter names ("node.name",
 // "pageSize", "updateMask"); a repeated field gains a value. INVALID_ARGUMENT in upstream's words

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "service/gateway/json.h"
+#include "service/gateway/json_printer.h"
 
 namespace torus::gateway {
 namespace {
