@@ -131,7 +131,7 @@ TEST_F(ControllerTest, AFailedCreateEndsWhenNothingIsLeft) {
   backend_.Say({.phase = Phase::kDeleted});
   ASSERT_TRUE(Eventually([&] { return !Node(); }));
   EXPECT_EQ(Operations()[0].error_message(), "disk full");
-  EXPECT_EQ(*store_->Read([](store::View& view) { return view.SlotHolder(1); }), std::nullopt);
+  EXPECT_EQ(*store_->Read([](store::View& view) { return view.FreeSlotAfter(0, 1); }), 1);
 }
 
 TEST_F(ControllerTest, NothingIsWrittenWhereNothingMoves) {

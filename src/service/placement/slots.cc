@@ -17,6 +17,4 @@ std::string AddressOf(int slot) {
 
 uint32_t UidBaseOf(int slot) { return kFirstUid + kUidsASlot * static_cast<uint32_t>(slot - 1); }
 
-int NextSlot(int slot) { return slot >= kMaxSlot ? 1 : slot + 1; }
-
 }  // namespace torus::placement

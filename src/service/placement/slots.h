@@ -20,9 +20,6 @@ std::string AddressOf(int slot);
 // accounts (below 1,000,000, where most hosts' subordinate uids start too).
 uint32_t UidBaseOf(int slot);
 
-// The slot to try after `slot`, round and round, so that an address is not used again at once.
-int NextSlot(int slot);
-
 }  // namespace torus::placement
 
 #endif  // TORUS_SERVICE_PLACEMENT_SLOTS_H_

@@ -22,11 +22,5 @@ TEST(Slots, EachHasAnAddressAndUidsOfItsOwn) {
   EXPECT_GE(UidBaseOf(1), 1'000'000u);
 }
 
-TEST(Slots, GoRound) {
-  EXPECT_EQ(NextSlot(0), 1);
-  EXPECT_EQ(NextSlot(1), 2);
-  EXPECT_EQ(NextSlot(kMaxSlot), 1);
-}
-
 }  // namespace
 }  // namespace torus::placement

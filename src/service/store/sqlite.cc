@@ -82,6 +82,12 @@ Result<Statement> Connection::Prepare(std::string_view sql) {
   return Statement(it->second);
 }
 
+Status Connection::Run(std::string_view sql) {
+  TORUS_ASSIGN_OR_RETURN(Statement statement, Prepare(sql));
+  TORUS_RETURN_IF_ERROR(statement.Step());
+  return {};
+}
+
 Status Connection::Execute(const char* sql) {
   if (sqlite3_exec(database_, sql, nullptr, nullptr, nullptr) != SQLITE_OK)
     return LastError(database_);

@@ -45,7 +45,9 @@ class Connection {
   Connection(const Connection&) = delete;
 
   Result<Statement> Prepare(std::string_view sql);
-  // Runs statements that return no rows.
+  // Runs one statement that returns no rows, prepared once. `sql` is a literal.
+  Status Run(std::string_view sql);
+  // Runs statements that return no rows and are not run again.
   Status Execute(const char* sql);
   // Whether a transaction that BEGIN opened is still open: some errors end it by themselves.
   bool InTransaction() const { return sqlite3_get_autocommit(database_) == 0; }

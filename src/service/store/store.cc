@@ -42,12 +42,15 @@ Status View::ListBytes(std::string_view table, std::string_view prefix, std::str
   }
 }
 
-Result<std::optional<std::string>> View::SlotHolder(int64_t slot) {
-  TORUS_ASSIGN_OR_RETURN(Statement query,
-                         connection_.Prepare("SELECT node FROM slot WHERE slot = ?1"));
-  TORUS_ASSIGN_OR_RETURN(const bool found, query.Bind(1, slot).Step());
-  if (!found) return std::nullopt;
-  return std::string(query.Text(0));
+Result<std::optional<int64_t>> View::FreeSlotAfter(int64_t slot, int64_t last) {
+  TORUS_ASSIGN_OR_RETURN(
+      Statement taken, connection_.Prepare("SELECT slot FROM slot WHERE slot > ?1 ORDER BY slot"));
+  taken.Bind(1, slot);
+  for (int64_t next = slot + 1; next <= last; ++next) {
+    TORUS_ASSIGN_OR_RETURN(const bool found, taken.Step());
+    if (!found || taken.Integer(0) != next) return next;
+  }
+  return std::nullopt;
 }
 
 Result<int64_t> View::LastSlot() {
@@ -160,22 +163,26 @@ void Store::RunGroup(std::vector<Request> group) {
   }
 }
 
+Status Store::EndSavepoint(bool keep) {
+  if (!keep) TORUS_RETURN_IF_ERROR(writer_->Run("ROLLBACK TO request"));
+  return writer_->Run("RELEASE request");
+}
+
 // Runs each transaction in a savepoint of its own and commits. An error means that nothing of the
 // group is in the file.
 Status Store::CommitTogether(std::span<Request> group, std::vector<Status>* outcomes) {
   Changes changes;
-  TORUS_RETURN_IF_ERROR(writer_->Execute("BEGIN IMMEDIATE"));
+  TORUS_RETURN_IF_ERROR(writer_->Run("BEGIN IMMEDIATE"));
   for (Request& request : group) {
     Changes own;
     Transaction transaction(*writer_, own);
-    Status status = writer_->Execute("SAVEPOINT request");
+    Status status = writer_->Run("SAVEPOINT request");
     if (status.ok()) status = request.body(transaction);
     // A full disk or an I/O error may undo the whole transaction, and with it what was done before.
     if (!writer_->InTransaction()) return status;
-    const Status closed =
-        writer_->Execute(status.ok() ? "RELEASE request" : "ROLLBACK TO request; RELEASE request");
+    const Status closed = EndSavepoint(status.ok());
     if (!closed.ok()) {
-      if (writer_->InTransaction()) (void)writer_->Execute("ROLLBACK");
+      if (writer_->InTransaction()) (void)writer_->Run("ROLLBACK");
       return closed;
     }
     if (status.ok()) {
@@ -185,8 +192,8 @@ Status Store::CommitTogether(std::span<Request> group, std::vector<Status>* outc
     outcomes->push_back(std::move(status));
   }
   FaultPoint("store.commit");
-  if (Status commit = writer_->Execute("COMMIT"); !commit.ok()) {
-    if (writer_->InTransaction()) (void)writer_->Execute("ROLLBACK");
+  if (Status commit = writer_->Run("COMMIT"); !commit.ok()) {
+    if (writer_->InTransaction()) (void)writer_->Run("ROLLBACK");
     return commit;
   }
   FaultPoint("store.committed");
@@ -199,7 +206,7 @@ Status Store::CommitTogether(std::span<Request> group, std::vector<Status>* outc
 
 Store::Reader::~Reader() {
   if (!connection) return;
-  (void)connection->Execute("COMMIT");
+  (void)connection->Run("COMMIT");
   const MutexLock lock(store->readers_mutex_);
   store->idle_readers_.push_back(std::move(connection));
 }
@@ -216,7 +223,7 @@ Result<Store::Reader> Store::BorrowReader() {
   if (!connection) {
     TORUS_ASSIGN_OR_RETURN(connection, Connection::Open(path_));
   }
-  TORUS_RETURN_IF_ERROR(connection->Execute("BEGIN"));
+  TORUS_RETURN_IF_ERROR(connection->Run("BEGIN"));
   return Reader(this, std::move(connection));
 }
 

@@ -69,8 +69,8 @@ class View {
     return records;
   }
 
-  // The node that holds a slot (placement/slots.h); nullopt: free.
-  Result<std::optional<std::string>> SlotHolder(int64_t slot);
+  // The first slot (placement/slots.h) after `slot` that is free; nullopt: none up to `last`.
+  Result<std::optional<int64_t>> FreeSlotAfter(int64_t slot, int64_t last);
   // The slot that was taken last, so that addresses are not used again at once; 0 at first.
   Result<int64_t> LastSlot();
 
@@ -172,6 +172,7 @@ class Store {
   Result<Reader> BorrowReader();
   void RunWriter();
   void RunGroup(std::vector<Request> group);
+  Status EndSavepoint(bool keep);
   Status CommitTogether(std::span<Request> group, std::vector<Status>* outcomes);
 
   const std::string path_;

@@ -130,10 +130,22 @@ TEST_F(StoreTest, SlotsHaveOneHolder) {
   };
   EXPECT_TRUE(take(7, "a").ok());
   EXPECT_FALSE(take(7, "b").ok());
-  EXPECT_EQ(*store_->Read([](View& view) { return view.SlotHolder(7); }), "a");
   EXPECT_EQ(*store_->Read([](View& view) { return view.LastSlot(); }), 7);
   EXPECT_TRUE(store_->WriteAndWait([](Transaction& t) { return t.FreeSlot(7); }).ok());
-  EXPECT_EQ(*store_->Read([](View& view) { return view.SlotHolder(7); }), std::nullopt);
+  EXPECT_TRUE(take(7, "c").ok());
+}
+
+TEST_F(StoreTest, FindsTheNextFreeSlot) {
+  for (const int64_t slot : {1, 2, 4, 5})
+    ASSERT_TRUE(store_->WriteAndWait([=](Transaction& t) { return t.TakeSlot(slot, "a"); }).ok());
+  const auto after = [&](int64_t slot) {
+    return *store_->Read([=](View& view) { return view.FreeSlotAfter(slot, 5); });
+  };
+  EXPECT_EQ(after(0), 3);
+  EXPECT_EQ(after(2), 3);
+  EXPECT_EQ(after(3), std::nullopt);
+  EXPECT_EQ(after(5), std::nullopt);
+  EXPECT_EQ(*store_->Read([=](View& view) { return view.FreeSlotAfter(3, 9); }), 6);
 }
 
 // A full disk ends SQLite's transaction by itself, in the middle of a group: whoever was told that

@@ -13,20 +13,22 @@
 namespace torus::api::tpu {
 namespace {
 
+// The free slot after `slot`, round and round, so that an address is not used again at once.
+Result<int> NextSlot(store::View& view, int slot) {
+  for (const int64_t from : {slot, 0}) {
+    TORUS_ASSIGN_OR_RETURN(const auto next, view.FreeSlotAfter(from, placement::kMaxSlot));
+    if (next) return static_cast<int>(*next);
+  }
+  return ResourceExhausted("All {} addresses of the network are in use; delete some nodes.",
+                           placement::kMaxSlot);
+}
+
 // Hands the node a slot for each host.
 Status TakeSlots(store::Transaction& transaction, int hosts, model::NodeRecord* node) {
   TORUS_ASSIGN_OR_RETURN(const int64_t last, transaction.LastSlot());
   int slot = static_cast<int>(last);
   for (int i = 0; i < hosts; ++i) {
-    int tried = 0;
-    for (;; ++tried) {
-      if (tried == placement::kMaxSlot)
-        return ResourceExhausted("All {} addresses of the network are in use; delete some nodes.",
-                                 placement::kMaxSlot);
-      slot = placement::NextSlot(slot);
-      TORUS_ASSIGN_OR_RETURN(const auto holder, transaction.SlotHolder(slot));
-      if (!holder) break;
-    }
+    TORUS_ASSIGN_OR_RETURN(slot, NextSlot(transaction, slot));
     TORUS_RETURN_IF_ERROR(transaction.TakeSlot(slot, node->name()));
     auto* host = node->add_hosts();
     host->set_slot(slot);
