@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Pins what tests need, with hashes: tests/requirements.in -> tests/requirements.txt.
+# Pins, with hashes, what tests need (tests/requirements.in -> .txt) and the Python peers of the
+# benchmarks (bench/peers.in -> .txt).
 . "$(dirname "$0")/lib.sh"
 apt_install python3-venv
 python3 -m venv build/lock
 build/lock/bin/pip install -q pip-tools==7.5.3
-build/lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-emit-index-url \
-  --no-emit-find-links --no-emit-trusted-host --no-header \
-  --output-file tests/requirements.txt tests/requirements.in
+for list in tests/requirements bench/peers; do
+  build/lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-emit-index-url \
+    --no-emit-find-links --no-emit-trusted-host --no-header --output-file $list.txt $list.in
+done
