@@ -50,16 +50,16 @@ struct Plan {
 
   // Whether this process is the one to be struck.
   bool Claim() const {
-    if (log.empty()) return true;
-    return static_cast<bool>(
-        Fd(open((log + ".struck").c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)));
+    return log.empty() || Append(log + ".struck", O_EXCL, fmt::format("{}\n", getpid()));
   }
 
   void Note(std::string_view point) const {
-    if (log.empty()) return;
-    const Fd file(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-    const std::string line = fmt::format("{} {}\n", getpid(), point);
-    if (file) (void)!write(file.get(), line.data(), line.size());
+    if (!log.empty()) Append(log, O_APPEND, fmt::format("{} {}\n", getpid(), point));
+  }
+
+  static bool Append(const std::string& path, int how, const std::string& line) {
+    const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0600));
+    return file && write(file.get(), line.data(), line.size()) > 0;
   }
 
   bool any = false;

@@ -7,7 +7,7 @@
 //
 // TORUS_FAULT_LOG=FILE has each point that is reached appended to FILE, as "<pid> <point>", so a
 // test learns what there is to walk. Of the processes that share a FILE only the first to meet its
-// fault is struck, which FILE.struck says: those that follow it go on undisturbed.
+// fault is struck, and FILE.struck holds its pid: those that follow it go on undisturbed.
 //
 // Thread-safe.
 #ifndef TORUS_BASE_FAULT_H_

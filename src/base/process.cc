@@ -1,7 +1,12 @@
 #include "base/process.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <sstream>
 
+#include "base/fd.h"
 #include "base/file.h"
 
 namespace torus {
@@ -34,22 +39,33 @@ bool IsAlive(const ProcessIdentity& process) {
   return !found || *found == process;
 }
 
-std::string FormatIdentity(const ProcessIdentity& process) {
-  return fmt::format("{} {}\n", process.pid, process.start_ticks);
+Result<bool> TakeLock(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return Error(ErrnoStatus(errno, "open", path));
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  if (fcntl(fd, F_SETLK, &whole) != 0) {
+    const int error = errno;
+    close(fd);
+    if (error == EAGAIN || error == EACCES) return false;
+    return Error(ErrnoStatus(error, "lock", path));
+  }
+  const std::string pid = fmt::format("{}\n", getpid());
+  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
+    const int error = errno;
+    close(fd);
+    return Error(ErrnoStatus(error, "write", path));
+  }
+  return true;  // the descriptor stays open
 }
 
-std::optional<ProcessIdentity> ParseIdentity(std::string_view text) {
-  std::istringstream fields{std::string(text)};
-  ProcessIdentity identity;
-  if (!(fields >> identity.pid >> identity.start_ticks) || identity.pid <= 0) return std::nullopt;
-  return identity;
-}
-
-std::optional<ProcessIdentity> LivingProcessOf(const std::string& path) {
-  const auto text = ReadFile(path);
-  if (!text) return std::nullopt;
-  const auto identity = ParseIdentity(*text);
-  return identity && IsAlive(*identity) ? identity : std::nullopt;
+std::optional<ProcessIdentity> LockHolder(const std::string& path) {
+  const Fd file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  if (!file || fcntl(file.get(), F_GETLK, &whole) != 0 || whole.l_type == F_UNLCK)
+    return std::nullopt;
+  return IdentifyProcess(whole.l_pid);
 }
 
 }  // namespace torus

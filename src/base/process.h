@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/status.h"
 
@@ -29,12 +28,14 @@ std::optional<ProcessIdentity> IdentifyProcess(int64_t pid);
 // Whether this very process lives. When nobody can tell it is taken to live.
 bool IsAlive(const ProcessIdentity& process);
 
-// "<pid> <start ticks>\n", as files hold it.
-std::string FormatIdentity(const ProcessIdentity& process);
-std::optional<ProcessIdentity> ParseIdentity(std::string_view text);
+// Takes the lock of a file (fcntl(2), a write lock on the whole of it) for as long as this process
+// lives, and writes its pid into it, for people. False: another process has it. The file may not be
+// opened and closed again by this process, which would give the lock up.
+Result<bool> TakeLock(const std::string& path);
 
-// The identity that a file holds, if there is such a file and that process lives.
-std::optional<ProcessIdentity> LivingProcessOf(const std::string& path);
+// The living process that has the lock of a file; none: nobody has, or there is no such file. The
+// kernel knows, so it is true of a process that was stopped or killed anywhere.
+std::optional<ProcessIdentity> LockHolder(const std::string& path);
 
 }  // namespace torus
 

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <csignal>
+#include <functional>
 
 namespace torus {
 namespace {
@@ -30,10 +34,38 @@ TEST(Process, WhatCannotBeToldIsNotTakenForDead) {
   EXPECT_EQ(*FindProcess(getpid()), self);
 }
 
-TEST(Process, ReadsWhatItWrites) {
-  EXPECT_EQ(ParseIdentity(FormatIdentity({12, 34})), (ProcessIdentity{12, 34}));
-  EXPECT_FALSE(ParseIdentity("12"));
-  EXPECT_FALSE(ParseIdentity("x y"));
+// Runs `body` in a child process and returns its exit status.
+int InChild(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WEXITSTATUS(status);
+}
+
+TEST(Process, ALockNamesItsHolderAndGoesWithIt) {
+  const std::string path = ::testing::TempDir() + "/lock";
+  unlink(path.c_str());
+  EXPECT_FALSE(LockHolder(path)) << "there is no file";
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t holder = fork();
+  if (holder == 0) {
+    const auto taken = TakeLock(path);
+    (void)!write(ready[1], taken && *taken ? "y" : "n", 1);
+    pause();
+  }
+  char answer = 0;
+  ASSERT_EQ(read(ready[0], &answer, 1), 1);
+  EXPECT_EQ(answer, 'y');
+  EXPECT_EQ(LockHolder(path), IdentifyProcess(holder));
+  EXPECT_EQ(InChild([&] { return *TakeLock(path) ? 1 : 0; }), 0) << "another has it";
+  kill(holder, SIGSTOP);
+  EXPECT_EQ(LockHolder(path), IdentifyProcess(holder)) << "one that hangs still has it";
+  kill(holder, SIGKILL);
+  waitpid(holder, nullptr, 0);
+  EXPECT_FALSE(LockHolder(path));
+  EXPECT_EQ(InChild([&] { return *TakeLock(path) ? 1 : 0; }), 1);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -89,25 +88,20 @@ Status Detach(const std::string& dir) {
   return {};
 }
 
-// Takes the VM's lock, held until the process ends, and says who holds it. False: another has it.
-Result<bool> BecomeTheWorker(const std::string& dir, const ProcessIdentity& self) {
+// Takes the VM's lock, held until the process ends: who has it is the worker. False: another has.
+Result<bool> BecomeTheWorker(const std::string& dir) {
   TORUS_RETURN_IF_ERROR(MakeFolders(dir, 0700));
   TORUS_RETURN_IF_ERROR(MakeFolders(dir + "/run", 0700));
   const std::string path = dir + "/run/lock";
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return Error(ErrnoStatus(errno, "open", path));
   // A worker that was killed lets go of it with the last of its threads, a moment after it is dead.
   const auto deadline = std::chrono::steady_clock::now() + kLockTime;
-  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (LivingProcessOf(dir + "/run/worker.pid") || std::chrono::steady_clock::now() >= deadline) {
-      close(fd);
-      return false;
-    }
+  for (;;) {
+    TORUS_ASSIGN_OR_RETURN(const bool taken, TakeLock(path));
+    if (taken) break;
+    if (LockHolder(path) || std::chrono::steady_clock::now() >= deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   FaultPoint("worker.lock");
-  TORUS_RETURN_IF_ERROR(WriteFile(dir + "/run/worker.pid", FormatIdentity(self)));
-  FaultPoint("worker.pid");
   return true;
 }
 
@@ -156,7 +150,7 @@ Status Work(const Options& options) {
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(logger);
   TORUS_RETURN_IF_ERROR(PrepareProcess());
-  TORUS_ASSIGN_OR_RETURN(const bool first, BecomeTheWorker(options.dir, *self));
+  TORUS_ASSIGN_OR_RETURN(const bool first, BecomeTheWorker(options.dir));
   if (!first) {
     if (options.purge) return FailedPrecondition("{} has a living worker", options.dir);
     spdlog::info("this VM has a worker already");

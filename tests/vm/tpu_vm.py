@@ -67,7 +67,7 @@ class LocalService(torus.Service):
 
     def worker_pid(self, node):
         uid = self.uid(node)
-        return int((DATA / "data/vms" / uid / "0/run/worker.pid").read_text().split()[0])
+        return int((DATA / "data/vms" / uid / "0/run/lock").read_text())
 
     def uid(self, node):
         """The node's uid, which names its folder."""

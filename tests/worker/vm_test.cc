@@ -286,7 +286,7 @@ TEST_F(VmTest, ACommandInsideThatHangsHoldsUpNoDelete) {
 
 TEST_F(VmTest, KilledAtEveryStepItEndsWellAllTheSame) {
   for (const char* point :
-       {"worker.lock", "worker.pid", "worker.pin", "worker.host_key", "worker.guest_files",
+       {"worker.lock", "worker.pin", "worker.host_key", "worker.guest_files",
         "worker.files", "worker.mount_lower", "worker.mount_root", "worker.config", "worker.create",
         "worker.rules", "worker.link", "worker.vm_network", "worker.metadata", "worker.plumbed",
         "worker.start", "worker.started"}) {

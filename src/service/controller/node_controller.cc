@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr int kThreads = 4;
 constexpr auto kResync = 30s;     // a look at a node that nobody woke us for
-constexpr auto kNoNews = 5s;      // after one that said nothing: a worker may hang
+constexpr auto kNoNews = 500ms;   // after one that said nothing: a worker is dying, or hangs
 constexpr auto kStoreRetry = 1s;  // after the store refused a write (a full disk, say)
 
 // Reads what a reconcile needs, in one snapshot.

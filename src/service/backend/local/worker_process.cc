@@ -77,7 +77,7 @@ Status WorkerProcess::Start(std::string_view node_uid, int index) const {
 }
 
 std::optional<ProcessIdentity> WorkerProcess::Find(std::string_view node_uid, int index) const {
-  return LivingProcessOf(FolderOf(node_uid, index) + "/run/worker.pid");
+  return LockHolder(FolderOf(node_uid, index) + "/run/lock");
 }
 
 bool WorkerProcess::End(std::string_view node_uid, int index,

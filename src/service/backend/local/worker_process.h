@@ -1,9 +1,8 @@
 // Starts and finds the `torus worker` process of a VM. The process is detached: it outlives the
 // service and dials it again by itself.
 //
-// Who lives is read from <vms>/<uid>/<index>/run/worker.pid (pid and start time), which the worker
-// writes while it holds the lock file beside it; so there is one worker a VM however often Start is
-// called, and nothing here is kept in memory.
+// The worker is who has the lock of <vms>/<uid>/<index>/run/lock, as the kernel knows; so there is
+// one a VM however often Start is called, and nothing here is kept in memory.
 //
 // Thread-safe.
 #ifndef TORUS_SERVICE_BACKEND_LOCAL_WORKER_PROCESS_H_
