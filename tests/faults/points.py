@@ -32,7 +32,16 @@ class Faults:
 
     @property
     def struck(self):
-        return self.struck_file.exists()
+        """Whether the fault has struck; if it was the service that died, its death is seen, too."""
+        try:
+            pid = int(self.struck_file.read_text() or 0)
+        except FileNotFoundError:
+            return False
+        process = self.service.process
+        if process is not None and process.pid == pid:
+            process.wait(timeout=10)
+            self.service.process = None
+        return True
 
     def lines(self):
         return self.log.read_text().splitlines() if self.log.exists() else []

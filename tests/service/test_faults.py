@@ -104,8 +104,7 @@ def test_killed_at_every_step(service, faults, verb):
             if operation:
                 finish(service, operation)
         struck += faults.struck
-        if faults.struck:
-            torus.eventually(lambda: has_died(service), what=f"the death at {point}")
+        assert has_died(service) == faults.struck, point
         faults.clear()
         if service.process is None:
             service.start()
