@@ -82,7 +82,12 @@ Result<Line> ParseLine(int number, std::string_view text) {
     return InvalidArgument("line {}: the value of {} lacks its quotes; a line is KEY: 'value'",
                            number, line.key);
   }
-  return Line{line.key, value.substr(1, value.size() - 2)};
+  const auto inside = value.substr(1, value.size() - 2);
+  if (inside.find_first_of("'\r") != inside.npos) {
+    return InvalidArgument("line {}: the value of {} has a quote or a line's end in it; it may not",
+                           number, line.key);
+  }
+  return Line{line.key, inside};
 }
 
 Status SetField(int number, const Line& line, Description& description) {

@@ -84,6 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadText{"\nhello\n", "line 2: 'hello' lacks a key"}, BadText{": 'v2-8'\n", "line 1"},
         BadText{"ACCELERATOR_TYPE: v2-8\n", "lacks its quotes"},
         BadText{"ACCELERATOR_TYPE: '", "lacks its quotes"},
+        BadText{"ACCELERATOR_TYPE: 'v2'-8'\n", "line 1: the value of ACCELERATOR_TYPE has a quote"},
+        BadText{"X: 'a\rb'\n", "line 1: the value of X has a quote or a line's end"},
         BadText{"ACCELERATOR_TYPE: 'v2-8'\nACCELERATOR_TYPE: 'v4-8'\n", "line 2: ACCELERATOR_TYPE"},
         BadText{"WORKER_ID: 'x'\n", "WORKER_ID is 'x'"},
         BadText{"WORKER_ID: '-1'\n", "whole number"}, BadText{"WORKER_ID: ''\n", "whole number"},

@@ -3,6 +3,7 @@
 #define TORUS_TESTS_FUZZ_TEXT_MESSAGE_H_
 
 #include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/text_format.h>
 
 #include <string>
@@ -15,6 +16,7 @@ inline bool ReadMessage(std::string_view text, google::protobuf::Message* messag
   struct Silent : google::protobuf::io::ErrorCollector {
     void AddError(int, int, const std::string&) override {}
   } silent;
+  const google::protobuf::LogSilencer quiet;  // protobuf logs each text that is no UTF-8
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&silent);
   return parser.ParseFromString(std::string(text), message) &&

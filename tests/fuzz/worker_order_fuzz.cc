@@ -23,7 +23,8 @@ void CheckFiles(const worker::VmSpec& vm) {
   const auto accounts =
       worker::ReadAccounts(worker::NodeMetadata(vm), worker::ProjectMetadata(vm), kNow);
   for (const auto& [name, content] : worker::GuestFiles(vm, accounts, kMemory, "")) {
-    const std::string_view file = name.starts_with("keys/") ? name.substr(5) : name;
+    std::string_view file = name;
+    if (name.starts_with("keys/")) file.remove_prefix(5);
     Check(!file.empty() && file != "." && file != ".." && file.find('/') == std::string_view::npos,
           "{} is a file of the folder", name);
     if (!name.starts_with("keys/")) continue;

@@ -20,9 +20,11 @@ struct Service {
     grpc::ServerBuilder builder;
     builder.RegisterService(&hub);
     server = builder.BuildAndStart();
+    stub = worker::WorkerLink::NewStub(server->InProcessChannel({}));
   }
   backend::WorkerHub hub{[](const std::string&) {}};
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<worker::WorkerLink::Stub> stub;
 };
 
 std::vector<worker::WorkerReport> ReadReports(std::string_view input) {
@@ -66,9 +68,8 @@ void Fuzz(std::string_view input) {
   order.set_generation(7);
   if (expected.key) service.hub.Order(*expected.key, order);
 
-  const auto stub = worker::WorkerLink::NewStub(service.server->InProcessChannel({}));
   grpc::ClientContext context;
-  const auto stream = stub->Connect(&context);
+  const auto stream = service.stub->Connect(&context);
   for (const auto& report : reports)
     if (!stream->Write(report)) break;
   stream->WritesDone();

@@ -54,12 +54,15 @@ Result<PathTemplate> PathTemplate::Parse(std::string_view text) {
   std::string_view path = text.substr(1);
   if (colon != std::string_view::npos) {
     result.verb_ = text.substr(colon + 1);
+    if (result.verb_.empty()) return wrong(colon);
     path = text.substr(1, colon - 1);
   }
   const auto add_segments = [&](std::string_view part) {
     for (std::string_view segment : Split(part, '/')) {
-      if (segment.empty() || (!result.segments_.empty() && result.segments_.back() == "**"))
-        return false;
+      const bool wildcard = segment == "*" || segment == "**";
+      const bool literal = segment.find_first_of("*{}") == std::string_view::npos;
+      if (segment.empty() || !(wildcard || literal)) return false;
+      if (!result.segments_.empty() && result.segments_.back() == "**") return false;
       result.segments_.emplace_back(segment);
     }
     return true;
@@ -74,7 +77,7 @@ Result<PathTemplate> PathTemplate::Parse(std::string_view text) {
       const size_t begin = result.segments_.size();
       const std::string_view pattern =
           equals == std::string_view::npos ? "*" : inside.substr(equals + 1);
-      if (!add_segments(pattern)) return wrong(at);
+      if (inside.empty() || equals == 0 || !add_segments(pattern)) return wrong(at);
       result.variables_.push_back(
           {std::string(inside.substr(0, equals)), begin, result.segments_.size()});
       path.remove_prefix(end + 1);

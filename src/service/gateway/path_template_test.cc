@@ -56,7 +56,9 @@ TEST(PathTemplate, RefusesOtherPaths) {
 }
 
 TEST(PathTemplate, RefusesWrongTemplates) {
-  for (const char* text : {"", "v2", "/v2/{name", "/v2//x", "/{a=**}/b", "/v2/{name=*}x", "/v2/"})
+  for (const char* text :
+       {"", "v2", "/v2/{name", "/v2//x", "/{a=**}/b", "/v2/{name=*}x", "/v2/",
+        "/v2/{name}:", "/v2/x{name}", "/v2/}", "/v2/a*", "/v2/{=a}", "/v2/{}", "/v2/{a={b=*}}"})
     EXPECT_FALSE(PathTemplate::Parse(text)) << text;
 }
 
