@@ -7,7 +7,6 @@
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/util/time_util.h>
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -29,10 +28,12 @@ bool Is64Bit(const FieldDescriptor& field) {
          field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64;
 }
 
-// ASCII that JSON writes as it is.
+// ASCII that JSON writes as it is. Looks at all of the text: without an early end many bytes are
+// compared at once.
 bool IsPlain(std::string_view text) {
-  return std::ranges::all_of(text,
-                             [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; });
+  bool plain = true;
+  for (const char c : text) plain &= c >= ' ' && c < 0x7f && c != '"' && c != '\\';
+  return plain;
 }
 
 class Printer {
@@ -111,41 +112,44 @@ class Printer {
       if (!is_set) continue;
       PrintName(field.json_name());
       if (field.is_map())
-        PrintMap(message, field);
+        PrintMap(message, access, field);
       else if (field.is_repeated())
-        PrintList(message, field);
+        PrintList(message, access, field);
       else
-        PrintValue(message, field);
+        PrintValue(message, access, field);
     }
   }
 
-  void PrintList(const Message& message, const FieldDescriptor& field) {
+  void PrintList(const Message& message, const Reflection& access, const FieldDescriptor& field) {
     const Nesting list(this, '[', ']');
-    for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
+    const int size = access.FieldSize(message, &field);
+    for (int i = 0; i < size; ++i) {
       NextItem();
-      PrintValue(message, field, i);
+      PrintValue(message, access, field, i);
     }
   }
 
   // Reflection shows a map as a list of entries; keys are strings in JSON, whatever their type.
-  void PrintMap(const Message& message, const FieldDescriptor& field) {
+  void PrintMap(const Message& message, const Reflection& access, const FieldDescriptor& field) {
     const Nesting object(this, '{', '}');
     const FieldDescriptor& key = *field.message_type()->map_key();
     const FieldDescriptor& value = *field.message_type()->map_value();
-    for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
-      const Message& entry = message.GetReflection()->GetRepeatedMessage(message, &field, i);
+    const int size = access.FieldSize(message, &field);
+    for (int i = 0; i < size; ++i) {
+      const Message& entry = access.GetRepeatedMessage(message, &field, i);
+      const Reflection& entry_access = *entry.GetReflection();
       NextItem();
       const bool quoted = key.cpp_type() != FieldDescriptor::CPPTYPE_STRING && !Is64Bit(key);
       if (quoted) text_ += '"';
-      PrintValue(entry, key);
+      PrintValue(entry, entry_access, key);
       text_ += quoted ? "\":" : ":";
       if (format_.pretty) text_ += ' ';
-      PrintValue(entry, value);
+      PrintValue(entry, entry_access, value);
     }
   }
 
-  void PrintValue(const Message& message, const FieldDescriptor& field, int index = kNoIndex) {
-    const Reflection& access = *message.GetReflection();
+  void PrintValue(const Message& message, const Reflection& access, const FieldDescriptor& field,
+                  int index = kNoIndex) {
     const bool one = index == kNoIndex;
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT32:
@@ -217,8 +221,9 @@ class Printer {
 
   void PrintName(std::string_view name) {
     NextItem();
-    PrintString(name);
-    text_ += format_.pretty ? ": " : ":";
+    text_ += '"';
+    text_ += name;
+    text_ += format_.pretty ? "\": " : "\":";
   }
 
   // An object or a list: its brackets, and a level of indentation while it lives.

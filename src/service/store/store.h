@@ -69,6 +69,18 @@ class View {
     return records;
   }
 
+  // Shows `take` what List would give, record by record in one message: much cheaper for many.
+  template <typename Record>
+  Status ForEach(std::string_view prefix, std::string_view after, int64_t limit,
+                 const std::function<void(const Record&)>& take) {
+    Record record;
+    return ListBytes(TableOf<Record>::kName, prefix, after, limit, [&](std::string_view bytes) {
+      if (!record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return false;
+      take(record);
+      return true;
+    });
+  }
+
   // The first slot (placement/slots.h) after `slot` that is free; nullopt: none up to `last`.
   Result<std::optional<int64_t>> FreeSlotAfter(int64_t slot, int64_t last);
   // The slot that was taken last, so that addresses are not used again at once; 0 at first.

@@ -112,13 +112,16 @@ Result<v2::ListNodesResponse> ListNodes(const Context& context, store::View& vie
   TORUS_ASSIGN_OR_RETURN(const auto location, model::ParseLocation(request.parent()));
   if (!location.all_zones()) TORUS_RETURN_IF_ERROR(FindZone(context, location));
   TORUS_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
-  // One more than asked for tells whether there is another page.
-  TORUS_ASSIGN_OR_RETURN(const auto nodes, view.List<model::NodeRecord>(location.prefix("nodes"),
-                                                                        page.after, page.size + 1));
   v2::ListNodesResponse response;
-  response.set_next_page_token(TakePage(
-      page, nodes, [](const auto& node) { return node.name(); },
-      [&](const auto& node) { *response.add_nodes() = ToWire(node, *context.catalogue); }));
+  const auto take = [&](const model::NodeRecord& node) {
+    if (response.nodes_size() < page.size)
+      *response.add_nodes() = ToWire(node, *context.catalogue);
+    else
+      response.set_next_page_token(PageToken(response.nodes().rbegin()->name()));
+  };
+  // One more than asked for tells whether there is another page.
+  TORUS_RETURN_IF_ERROR(
+      view.ForEach<model::NodeRecord>(location.prefix("nodes"), page.after, page.size + 1, take));
   return response;
 }
 

@@ -26,15 +26,15 @@ Result<longrunning::ListOperationsResponse> ListOperations(
   if (!request.filter().empty())
     return InvalidArgument("filter is not supported; list all and filter the answer.");
   TORUS_ASSIGN_OR_RETURN(const Page page, ParsePage(request.page_size(), request.page_token()));
-  TORUS_ASSIGN_OR_RETURN(
-      const auto operations,
-      view.List<model::OperationRecord>(location.prefix("operations"), page.after, page.size + 1));
   longrunning::ListOperationsResponse response;
-  response.set_next_page_token(TakePage(
-      page, operations, [](const auto& operation) { return operation.name(); },
-      [&](const auto& operation) {
-        *response.add_operations() = ToWire(operation, *context.catalogue);
-      }));
+  const auto take = [&](const model::OperationRecord& operation) {
+    if (response.operations_size() < page.size)
+      *response.add_operations() = ToWire(operation, *context.catalogue);
+    else
+      response.set_next_page_token(PageToken(response.operations().rbegin()->name()));
+  };
+  TORUS_RETURN_IF_ERROR(view.ForEach<model::OperationRecord>(location.prefix("operations"),
+                                                             page.after, page.size + 1, take));
   return response;
 }
 
