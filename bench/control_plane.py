@@ -60,7 +60,8 @@ class Load:
 
     def run(self, port, seconds):
         headers = [part for header in self.headers.items() for part in header]
-        return report(["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", ROOT / "bench/load.lua",
+        return report(["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout=60s", "-s",
+                       ROOT / "bench/load.lua",
                        f"http://127.0.0.1:{port}", "--", self.method, self.path, str(self.first),
                        str(self.count), self.body, *headers])
 
