@@ -19,7 +19,8 @@ TEST(Fault, ReadsPointsAndCounts) {
 }
 
 TEST(Fault, MayStopInsteadOfKill) {
-  EXPECT_THAT(ParseFaults("a:3=stop,b=stop"), ElementsAre(Fault{"a", 3, true}, Fault{"b", 1, true}));
+  EXPECT_THAT(ParseFaults("a:3=stop,b=stop"),
+              ElementsAre(Fault{"a", 3, true}, Fault{"b", 1, true}));
 }
 
 TEST(Fault, LeavesOutWhatItCannotRead) {

@@ -101,8 +101,9 @@ Status ErrnoStatus(int number, std::string_view what, const std::string& path) {
   // A file of /proc says ESRCH when its process has gone.
   if (number == ENOENT || number == ESRCH) code = Code::kNotFound;
   if (number == EACCES || number == EPERM || number == EROFS) code = Code::kPermissionDenied;
-  if (number == ENOSPC || number == EDQUOT || number == EMFILE || number == ENFILE)
-    code = Code::kResourceExhausted;
+  if (number == ENOSPC || number == EDQUOT) code = Code::kResourceExhausted;
+  // Out of descriptors: it passes.
+  if (number == EMFILE || number == ENFILE) code = Code::kUnavailable;
   return Status(code, fmt::format("cannot {} {}: {}", what, path, std::strerror(number)));
 }
 

@@ -50,12 +50,9 @@ Result<bool> TakeLock(const std::string& path) {
     if (error == EAGAIN || error == EACCES) return false;
     return Error(ErrnoStatus(error, "lock", path));
   }
+  // On a full disk the lock is as good without it.
   const std::string pid = fmt::format("{}\n", getpid());
-  if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
-    const int error = errno;
-    close(fd);
-    return Error(ErrnoStatus(error, "write", path));
-  }
+  if (ftruncate(fd, 0) == 0) (void)!pwrite(fd, pid.data(), pid.size(), 0);
   return true;  // the descriptor stays open
 }
 

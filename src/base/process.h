@@ -29,8 +29,8 @@ std::optional<ProcessIdentity> IdentifyProcess(int64_t pid);
 bool IsAlive(const ProcessIdentity& process);
 
 // Takes the lock of a file (fcntl(2), a write lock on the whole of it) for as long as this process
-// lives, and writes its pid into it, for people. False: another process has it. The file may not be
-// opened and closed again by this process, which would give the lock up.
+// lives, and writes its pid into it, for people, if the disk lets it. False: another process has
+// it. The file may not be opened and closed again by this process, which would give the lock up.
 Result<bool> TakeLock(const std::string& path);
 
 // The living process that has the lock of a file; none: nobody has, or there is no such file. The

@@ -225,8 +225,11 @@ Result<std::string> RunChecked(const std::vector<std::string>& argv,
   std::string_view tail = result.output;
   if (tail.size() > 1000) tail.remove_prefix(tail.size() - 1000);
   while (tail.ends_with('\n')) tail.remove_suffix(1);
-  return Internal("{} {} failed with exit code {}: {}", argv[0], argv.size() > 1 ? argv[1] : "",
-                  result.exit_code, tail);
+  // A program has no other way to say that the disk is full.
+  const bool full = tail.find(std::strerror(ENOSPC)) != std::string_view::npos;
+  return MakeError(full ? Code::kResourceExhausted : Code::kInternal,
+                   "{} {} failed with exit code {}: {}", argv[0], argv.size() > 1 ? argv[1] : "",
+                   result.exit_code, tail);
 }
 
 void ReapOrphans() {

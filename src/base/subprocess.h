@@ -40,8 +40,9 @@ struct SubprocessResult {
 Result<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv,
                                        const SubprocessOptions& options = {});
 
-// As RunSubprocess, and an exit code other than 0 is an INTERNAL error that tells the command and
-// the end of its output. Returns the output.
+// As RunSubprocess, and an exit code other than 0 is an error that tells the command and the end of
+// its output: INTERNAL, or RESOURCE_EXHAUSTED if that says that the disk is full. Returns the
+// output.
 Result<std::string> RunChecked(const std::vector<std::string>& argv,
                                const SubprocessOptions& options = {});
 

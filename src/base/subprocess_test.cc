@@ -85,6 +85,12 @@ TEST(Subprocess, CheckedTellsTheEndOfTheOutput) {
   EXPECT_THAT(result.error().message(), HasSubstr("exit code 2: no such link"));
 }
 
+TEST(Subprocess, AProgramThatMeetsAFullDiskIsTold) {
+  const auto result = RunChecked({"sh", "-c", "/bin/echo hello > /dev/full"});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code(), Code::kResourceExhausted) << result.error().ToString();
+}
+
 // Whether the process is there, be it as a zombie.
 bool Exists(pid_t pid) { return kill(pid, 0) == 0; }
 

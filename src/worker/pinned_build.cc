@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "base/fault.h"
@@ -17,7 +18,11 @@ namespace {
 Status Pin(const std::string& source, const std::string& target) {
   struct stat info;
   if (access(target.c_str(), F_OK) == 0) return {};
-  if (stat(source.c_str(), &info) != 0) return ErrnoStatus(errno, "find", source);
+  if (stat(source.c_str(), &info) != 0)
+    return FailedPrecondition(
+        "cannot find {}, which new TPU VMs get: {}. Build it, or restart torus serve with --libtpu "
+        "and --engine naming what there is",
+        source, std::strerror(errno));
   const std::string making = target + ".making";
   unlink(making.c_str());
   const bool linked =

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "worker/agent.h"
@@ -77,15 +78,36 @@ Status RedirectOutput(const std::string& dir) {
   return {};
 }
 
-// Goes on in a process of its own session; the caller's process ends with exit code 0.
-Status Detach(const std::string& dir) {
-  TORUS_RETURN_IF_ERROR(RedirectOutput(dir));
+// Goes on in a process of its own session and returns where it is to say how its start went. The
+// caller's process waits for that and ends with the status's code as its exit status, 0: well.
+Result<Fd> Detach() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return Error(ErrnoStatus(errno, "make a pipe for", "the worker"));
+  Fd from_worker(ends[0]), to_starter(ends[1]);
   const pid_t child = fork();
-  if (child < 0) return ErrnoStatus(errno, "fork", "the worker");
-  if (child > 0) _exit(0);
-  setsid();
-  if (chdir("/") != 0) return ErrnoStatus(errno, "enter", "/");
-  return {};
+  if (child < 0) return Error(ErrnoStatus(errno, "fork", "the worker"));
+  if (child == 0) {
+    setsid();
+    if (chdir("/") != 0) return Error(ErrnoStatus(errno, "enter", "/"));
+    return to_starter;
+  }
+  to_starter.Close();
+  unsigned char code = static_cast<unsigned char>(Code::kInternal);
+  if (read(from_worker.get(), &code, 1) != 1)
+    std::fputs("the worker ended before it had started\n", stderr);
+  char text[4096];
+  for (ssize_t n; (n = read(from_worker.get(), text, sizeof(text))) > 0;)
+    (void)!write(STDERR_FILENO, text, static_cast<size_t>(n));
+  _exit(code);
+}
+
+// Says to the process that waits in Detach how the start went.
+void TellStarter(Fd starter, const Status& status) {
+  if (!starter) return;
+  const std::string text =
+      std::string(1, static_cast<char>(status.code())) + std::string(status.message());
+  (void)!write(starter.get(), text.data(), text.size());
 }
 
 // Takes the VM's lock, held until the process ends: who has it is the worker. False: another has.
@@ -140,22 +162,33 @@ void Serve(const Options& options, const ProcessIdentity& self, Sandbox& sandbox
   link.Flush(std::chrono::seconds(10));
 }
 
-Status Work(const Options& options) {
-  if (options.detach) TORUS_RETURN_IF_ERROR(Detach(options.dir));
-  const auto self = IdentifyProcess(getpid());
-  if (!self) return Internal("cannot read /proc/self/stat");
+// What must be right before there is a worker. False: the VM has another already.
+Result<bool> Prepare(const Options& options) {
+  if (options.detach) TORUS_RETURN_IF_ERROR(RedirectOutput(options.dir));
   auto logger =
       std::make_shared<spdlog::logger>("worker", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(logger);
   TORUS_RETURN_IF_ERROR(PrepareProcess());
-  TORUS_ASSIGN_OR_RETURN(const bool first, BecomeTheWorker(options.dir));
-  if (!first) {
+  return BecomeTheWorker(options.dir);
+}
+
+Status Work(const Options& options) {
+  Fd starter;
+  if (options.detach) {
+    TORUS_ASSIGN_OR_RETURN(starter, Detach());
+  }
+  const auto first = Prepare(options);
+  TellStarter(std::move(starter), first ? Status() : Status(first.error()));
+  if (!first) return first.error();
+  if (!*first) {
     if (options.purge) return FailedPrecondition("{} has a living worker", options.dir);
     spdlog::info("this VM has a worker already");
     return {};
   }
+  const auto self = IdentifyProcess(getpid());
+  if (!self) return Internal("cannot read /proc/self/stat");
   Sandbox sandbox(VmPaths(options.dir, options.node_uid, options.index));
   if (options.purge) return Purge(sandbox);
   spdlog::info("worker {} of node {} is process {}", options.index, options.node_uid, self->pid);

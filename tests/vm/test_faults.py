@@ -128,8 +128,9 @@ def test_killed_at_every_step(local, faults, verb):
                 settle(local, operation, faults)
         struck += faults.struck
         faults.clear()
-        if has_died(local):
-            local.start()
+        if not has_died(local):
+            local.kill()  # one that has not met its fault yet must not meet it now
+        local.start()
         check_all_is_well(local, change, operation, point)
     remove(local)
     assert leftovers() == []

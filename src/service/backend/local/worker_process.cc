@@ -23,6 +23,16 @@ bool IsReady(const std::shared_future<Status>& future) {
   return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
+// The exit status of `torus worker --detach` is a canonical code.
+Status StartStatus(const SubprocessResult& done) {
+  if (done.exit_code == 0) return {};
+  const bool canonical = done.exit_code <= static_cast<int>(Code::kUnauthenticated);
+  std::string_view said = done.output;
+  while (said.ends_with('\n')) said.remove_suffix(1);
+  return Status(canonical ? static_cast<Code>(done.exit_code) : Code::kInternal,
+                fmt::format("The VM's worker did not start: {}", said));
+}
+
 }  // namespace
 
 WorkerProcess::WorkerProcess(std::string vms_folder, std::string socket, std::string program)
@@ -58,8 +68,8 @@ Status WorkerProcess::Start(std::string_view node_uid, int index) const {
       std::vector<std::string> argv = Arguments(node_uid, index);
       argv.push_back("--detach");
       start = std::async(std::launch::async, [argv = std::move(argv)]() -> Status {
-        TORUS_RETURN_IF_ERROR(RunChecked(argv, {.timeout = kStartTime}));
-        return {};
+        TORUS_ASSIGN_OR_RETURN(const auto done, RunSubprocess(argv, {.timeout = kStartTime}));
+        return StartStatus(done);
       });
       starting_[folder] = start;
     } else if (!IsReady(found->second)) {
