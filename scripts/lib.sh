@@ -37,3 +37,36 @@ apt_install() {
   quietly apt-install as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends "${missing[@]}"
 }
+
+# What the tests need beside a build: their tools, and build/venv with the clients and frameworks.
+install_for_tests() {
+  scripts/deps.sh
+  apt_install curl iputils-ping dataset-fashion-mnist
+  local stamp
+  stamp=$(sha256sum <tests/requirements.txt)
+  if [ "$(cat build/venv/.stamp 2>/dev/null)" != "$stamp" ]; then
+    python3 -m venv --clear build/venv
+    quietly pip build/venv/bin/pip install --require-hashes -r tests/requirements.txt
+    echo "$stamp" >build/venv/.stamp
+  fi
+}
+
+# stage NAME COMMAND…: runs it and notes its time for print_stages; its exit status is its own.
+stage_times=()
+stage() {
+  local name=$1 from=$SECONDS status=0
+  shift
+  mkdir -p build/log
+  say "$name"
+  "$@" || status=$?
+  stage_times+=("$(minutes "$name" $((SECONDS - from)))")
+  return $status
+}
+
+minutes() { printf '%-12s %3d.%d min' "$1" $(($2 / 60)) $(($2 % 60 / 6)); }
+
+print_stages() {
+  printf '\n'
+  printf '%s\n' "${stage_times[@]}"
+  printf '%s\n\n' "$(minutes "in all" "$SECONDS")"
+}

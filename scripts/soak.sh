@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# What takes too long for every change: run before a release, and before hardening is called done.
+# Needs root. Prints the minutes of each stage; the names of some pick just those.
+#   scripts/soak.sh             all, about three hours and a half
+#   scripts/soak.sh faults fuzz
+#
+#   sanitize    asan, tsan and clang builds: unit tests, whole VMs among them, and many clients
+#   faults      kill -9 at every fault point of every change; hosts, disks and clocks that fail
+#   durability  64 clients for a minute while the service is killed 20 times
+#   leaks       100 TPU VMs in a row and 12 at once: what is left of them on the host
+#   isolation   a VM's root against the host and its neighbours
+#   fuzz        each target for an hour, two at a time
+#   bench       every benchmark with its bars
+. "$(dirname "$0")/lib.sh"
+
+pytest() { TORUS_SOAK=1 build/venv/bin/python -m pytest -ra "$@"; }
+sanitize() { scripts/sanitize.sh; }
+faults() { pytest tests/service/test_faults.py tests/service/test_bad_host.py tests/vm/test_faults.py tests/vm/test_bad_host.py tests/vm/test_crashes.py; }
+durability() { pytest tests/service/test_durability.py; }
+leaks() { pytest tests/vm/test_leaks.py; }
+isolation() { pytest tests/vm/isolation; }
+fuzz() { scripts/fuzz.sh --seconds 3600; }
+bench() { scripts/bench.sh; }
+
+all=(sanitize faults durability leaks isolation fuzz bench)
+chosen=("$@")
+[ ${#chosen[@]} -gt 0 ] || chosen=("${all[@]}")
+for name in "${chosen[@]}"; do
+  [[ " ${all[*]} " = *" $name "* ]] || die "no stage \"$name\"; there are: ${all[*]}"
+done
+[ "$(id -u)" = 0 ] || die "TPU VMs need root: run scripts/soak.sh as root"
+stage install install_for_tests
+stage build scripts/build.sh release
+failed=()
+for name in "${chosen[@]}"; do stage "$name" "$name" || failed+=("$name"); done
+print_stages
+[ ${#failed[@]} = 0 ] || die "failed: ${failed[*]}"
