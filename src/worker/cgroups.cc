@@ -68,6 +68,15 @@ Status Remove(const fs::path& cgroup) {
 
 }  // namespace
 
+Status LimitTcpMemory(const std::string& name, int64_t bytes) {
+  for (const fs::path& cgroup : Find(name)) {
+    const std::string path = cgroup / "memory.kmem.tcp.limit_in_bytes";
+    std::ofstream file(path, std::ios::in);  // never made
+    if (file.is_open() && !(file << bytes << std::flush)) return ErrnoStatus(errno, "write", path);
+  }
+  return {};
+}
+
 Status RemoveCgroups(const std::string& name) {
   for (const fs::path& top : Find(name))
     for (const fs::path& cgroup : Tree(top)) TORUS_RETURN_IF_ERROR(Remove(cgroup));

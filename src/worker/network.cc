@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/ranges.h>
+#include <net/if.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -44,6 +45,11 @@ bool IsLoopback(std::string_view address) {
   return address.starts_with("127.") || address == "::1" || address == "0.0.0.0";
 }
 
+constexpr char kForwarding[] = "/proc/sys/net/ipv4/ip_forward";
+
+// Of a VM through the host: the kernel's table of them is the host's and all VMs' together.
+constexpr int kMostConnections = 8192;
+
 bool IsLinkLocal(std::string_view address) { return address.starts_with("169.254."); }
 
 // What lets the VM ask the host's resolvers: rules for the chains of HostRules.
@@ -68,6 +74,26 @@ NameRules RulesForNames(const std::string& link, const std::vector<std::string>&
       "  }}\n",
       link, kGateway, *link_local);
   return rules;
+}
+
+// The links of this host but VMs' and loopback.
+std::vector<std::string> OtherLinks() {
+  std::vector<std::string> links;
+  struct if_nameindex* all = if_nameindex();
+  for (auto* link = all; link != nullptr && link->if_index != 0; ++link)
+    if (const std::string_view name = link->if_name; name != "lo" && !name.starts_with("tv"))
+      links.emplace_back(name);
+  if_freenameindex(all);
+  return links;
+}
+
+// Has the host forward, for its VMs and for nobody else.
+Status Forward() {
+  const auto present = ReadFile(kForwarding);
+  if (present && present->starts_with('1')) return {};
+  TORUS_RETURN_IF_ERROR(Run({"nft", "-f", "-"}, RouterRules(OtherLinks())));
+  FaultPoint("worker.router_rules");
+  return Set(kForwarding, "1");
 }
 
 }  // namespace
@@ -130,6 +156,7 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
       "  chain input {{\n"
       "    type filter hook input priority -10; policy accept;\n"
       "    iifname \"{link}\" ip saddr {address} ct state established,related accept\n"
+      "    iifname \"{link}\" ct count over {most} drop\n"
       "{names_input}"
       "    iifname \"{link}\" drop\n"
       "  }}\n"
@@ -138,6 +165,7 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
       "    iifname \"{link}\" meta nfproto != ipv4 drop\n"
       "    iifname \"{link}\" ip saddr != {address} drop\n"
       "    iifname \"{link}\" ct state established,related accept\n"
+      "    iifname \"{link}\" ct count over {most} drop\n"
       "{peers}{names_forward}"
       "    iifname \"{link}\" ip daddr {{ {range}, 169.254.0.0/16 }} drop\n"
       "    oifname \"{link}\" ct state established,related accept\n"
@@ -151,8 +179,25 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
       "}}\n",
       fmt::arg("table", vm.table()), fmt::arg("link", vm.link()), fmt::arg("address", plan.address),
       fmt::arg("peers", peers), fmt::arg("from_peers", from_peers), fmt::arg("range", kVmRange),
-      fmt::arg("names_prerouting", names.prerouting), fmt::arg("names_input", names.input),
-      fmt::arg("names_forward", names.forward));
+      fmt::arg("most", kMostConnections), fmt::arg("names_prerouting", names.prerouting),
+      fmt::arg("names_input", names.input), fmt::arg("names_forward", names.forward));
+}
+
+std::string RouterRules(const std::vector<std::string>& links) {
+  if (links.empty()) return {};
+  return fmt::format(
+      "add table inet torus_router\n"
+      "delete table inet torus_router\n"
+      "table inet torus_router {{\n"
+      "  chain forward {{\n"
+      "    type filter hook forward priority -10; policy accept;\n"
+      "    oifname \"tv*\" accept\n"
+      "    ct state established,related accept\n"
+      "    ct status dnat accept\n"
+      "    iifname {{ \"{}\" }} drop\n"
+      "  }}\n"
+      "}}\n",
+      fmt::join(links, "\", \""));
 }
 
 std::string VmRules() {
@@ -198,8 +243,7 @@ Status Plumb(const VmPaths& vm, const NetworkPlan& plan) {
     return Run({"nft", "-f", "-"}, VmRules());
   }));
   FaultPoint("worker.vm_network");
-  TORUS_RETURN_IF_ERROR(Set("/proc/sys/net/ipv4/ip_forward", "1"));
-  return {};
+  return Forward();
 }
 
 std::string LinkOf(std::string_view address) {
@@ -215,11 +259,11 @@ std::string LinkOf(std::string_view address) {
 }
 
 Status Unplumb(const VmPaths& vm) {
-  const bool has_link = access(("/sys/class/net/" + vm.link()).c_str(), F_OK) == 0;
-  if (has_link) {
+  const auto has_link = [&] { return if_nametoindex(vm.link().c_str()) != 0; };
+  if (has_link()) {
     // Gone with its namespace a moment ago is as good as removed now.
     const Status removed = Run({"ip", "link", "delete", vm.link()}, "");
-    if (!removed.ok() && access(("/sys/class/net/" + vm.link()).c_str(), F_OK) == 0) return removed;
+    if (!removed.ok() && has_link()) return removed;
   }
   FaultPoint("worker.unlink");
   return Run({"nft", "-f", "-"},

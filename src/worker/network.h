@@ -14,6 +14,10 @@
 // A resolver on a link-local address (as on a real cloud's machines) is reached through the
 // gateway's.
 //
+// A host that did not forward before a VM needed it becomes no router for its own neighbours: table
+// inet torus_router, which stays as the forwarding does, lets what comes from the links that the
+// host had then go to VMs alone. (What other programs translate to their own containers passes.)
+//
 // The texts are pure. Plumb and Unplumb touch the host; both are idempotent.
 #ifndef TORUS_WORKER_NETWORK_H_
 #define TORUS_WORKER_NETWORK_H_
@@ -54,6 +58,8 @@ std::string HostLinkCommands(const VmPaths& vm, const NetworkPlan& plan);  // fo
 std::string VmLinkCommands(const NetworkPlan& plan);                       // the same, in the VM
 std::string HostRules(const VmPaths& vm, const NetworkPlan& plan);         // for `nft -f -`
 std::string VmRules();                                                     // the same, in the VM
+// For a host that begins to forward and has these links.
+std::string RouterRules(const std::vector<std::string>& links);
 
 // Makes the network of a sandbox that is created and not yet started. The rules stand before the
 // link does. FAILED_PRECONDITION when another link of this host has the VM's address: it is not

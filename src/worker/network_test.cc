@@ -31,6 +31,13 @@ TEST(Network, LinksPointToPoint) {
   EXPECT_THAT(VmLinkCommands(kPlan), HasSubstr("default via 10.128.0.1"));
 }
 
+TEST(Network, AHostThatBeginsToForwardIsNoRouterBetweenItsOwnLinks) {
+  const std::string rules = RouterRules({"eth0", "wlan0"});
+  EXPECT_THAT(rules, HasSubstr("oifname \"tv*\" accept\n"));
+  EXPECT_THAT(rules, HasSubstr("iifname { \"eth0\", \"wlan0\" } drop"));
+  EXPECT_EQ(RouterRules({}), "");
+}
+
 TEST(Network, RulesNameOnlyThisVm) {
   const std::string rules = HostRules(kVm, kPlan);
   EXPECT_THAT(rules, HasSubstr("ip saddr != 10.128.0.9 drop"));
