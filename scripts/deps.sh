@@ -11,7 +11,7 @@ apt_install g++ cmake ninja-build ccache pkg-config ca-certificates \
   nlohmann-json3-dev libtomlplusplus-dev libyaml-cpp-dev libprotozero-dev \
   libgtest-dev libgmock-dev libbenchmark-dev \
   python3 python3-pip python3-venv unzip \
-  mmdebstrap arch-test runc nftables iproute2 openssh-client procps
+  mmdebstrap arch-test runc nftables iproute2 openssh-client e2fsprogs procps
 [ "${1:-}" != clang ] || apt_install clang-19 libclang-rt-19-dev llvm-19
 
 deps=build/deps

@@ -61,11 +61,12 @@ HostSize ReadHostSize() {
 }
 
 Limits ResolveLimits(const HostSize& host, int64_t memory, int64_t cpu_millicores,
-                     int64_t processes) {
+                     int64_t processes, int64_t disk) {
   return {.memory = memory > 0 ? memory : host.memory / 10 * 8,
           .cpu_millicores = std::max<int64_t>(cpu_millicores, 0),
           .processes = processes > 0 ? processes : std::min<int64_t>(host.pid_max / 4, 16384),
-          .open_files = std::min<int64_t>(host.open_files_max, 1 << 20)};
+          .open_files = std::min<int64_t>(host.open_files_max, 1 << 20),
+          .disk = disk > 0 ? disk : int64_t{100} << 30};
 }
 
 }  // namespace torus::worker

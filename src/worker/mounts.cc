@@ -20,7 +20,9 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/subprocess.h"
+#include "worker/disk.h"
 #include "worker/oci_config.h"
+#include "worker/vm_paths.h"
 
 namespace torus::worker {
 namespace {
@@ -135,9 +137,9 @@ Status Mount(const char* type, const std::string& source, const std::string& tar
   return ErrnoStatus(errno, fmt::format("mount {} at", source), target);
 }
 
-// The overlay over whatever stands at <stage>/lower.
+// The overlay over whatever stands at <stage>/lower. A device's file in it is no device.
 Status MountOverlay(const Stage& stage, const std::string& lower) {
-  return Mount("overlay", "overlay", stage.root, 0,
+  return Mount("overlay", "overlay", stage.root, MS_NODEV,
                fmt::format("lowerdir={},upperdir={}/disk/upper,workdir={}/disk/work", lower,
                            stage.folder, stage.folder));
 }
@@ -160,12 +162,30 @@ Status MountRoot(const RootPlan& plan, const Stage& stage) {
   return MountOverlay(stage, lower);
 }
 
+// Mounts what the VM's own layer is kept on: its disk, or a folder where that cannot be.
+Status MountStorage(const RootPlan& plan, const std::string& target) {
+  const std::string file = VmPaths::DiskFile(plan.disk);
+  std::error_code error;
+  if (!fs::exists(plan.disk + "/upper", error)) {
+    const bool is_new = !fs::exists(file, error);
+    Status status = MakeDisk(file, plan.disk_bytes);
+    if (status.ok()) status = MountDisk(file, target);
+    if (status.code() != Code::kUnimplemented) return status;
+    if (!is_new)
+      return FailedPrecondition("the VM's disk cannot be mounted any more: {}", status.message());
+    spdlog::warn("the VM can fill the host's disk: it has none of its own, since {}",
+                 status.message());
+    unlink(file.c_str());
+  }
+  return Mount("none", plan.disk, target, MS_BIND);
+}
+
 // The VM's own layer: its top is the VM's root folder, owned by the VM's root.
-Status PrepareDisk(const RootPlan& plan) {
+Status PrepareLayer(const std::string& folder, uint32_t uid_base) {
   for (const char* name : {"/upper", "/work"})
-    TORUS_RETURN_IF_ERROR(MakeFolders(plan.disk + name, 0755));
-  const std::string upper = plan.disk + "/upper";
-  if (chown(upper.c_str(), plan.uid_base, plan.uid_base) != 0)
+    TORUS_RETURN_IF_ERROR(MakeFolders(folder + name, 0755));
+  const std::string upper = folder + "/upper";
+  if (chown(upper.c_str(), uid_base, uid_base) != 0)
     return ErrnoStatus(errno, "change the owner of", upper);
   return {};
 }
@@ -173,7 +193,8 @@ Status PrepareDisk(const RootPlan& plan) {
 Status FillStage(const RootPlan& plan, const Stage& stage) {
   for (const char* name : {"/disk", "/lower", "/share", "/tpu"})
     TORUS_RETURN_IF_ERROR(MakeFolders(stage.folder + name, 0755));
-  TORUS_RETURN_IF_ERROR(Mount("none", plan.disk, stage.folder + "/disk", MS_BIND));
+  TORUS_RETURN_IF_ERROR(MountStorage(plan, stage.folder + "/disk"));
+  TORUS_RETURN_IF_ERROR(PrepareLayer(stage.folder + "/disk", plan.uid_base));
   TORUS_RETURN_IF_ERROR(Mount("none", plan.share, stage.share(), MS_BIND));
   TORUS_RETURN_IF_ERROR(Mount("none", plan.tpu, stage.tpu(), MS_BIND));
   TORUS_RETURN_IF_ERROR(MountRoot(plan, stage));
@@ -213,7 +234,7 @@ Result<Stage> MountStage(const RootPlan& plan) {
   std::error_code missing;
   if (!fs::is_directory(plan.image_root, missing))
     return NotFound("the base image {} is missing", plan.image_root);
-  TORUS_RETURN_IF_ERROR(PrepareDisk(plan));
+  TORUS_RETURN_IF_ERROR(MakeFolders(plan.disk, 0700));
   TORUS_ASSIGN_OR_RETURN(const Stage stage,
                          internal::PickStage({plan.image_root, plan.disk, plan.share, plan.tpu}));
   TORUS_RETURN_IF_ERROR(

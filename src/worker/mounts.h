@@ -6,6 +6,9 @@
 // "stage", a tmpfs over a standard folder of that namespace, and the root over another, so that a
 // VM's root needs no way through the (private) data folder.
 //
+// The writable layer is on a disk of the VM's own (disk.h). Where the host has no loop devices it
+// is a folder of the host's, whose only bound is the host's own disk, and the log says so.
+//
 // Where the kernel or file system lacks idmapped mounts, the image is copied once into
 // <disk>/base with shifted owners: slower and larger, the same afterwards.
 #ifndef TORUS_WORKER_MOUNTS_H_
@@ -24,7 +27,8 @@ Status EnterPrivateMounts();
 
 struct RootPlan {
   std::string image_root;  // absolute, never changed
-  std::string disk;        // has or gets upper/ and work/
+  std::string disk;        // has or gets the disk's file, or upper/ and work/
+  int64_t disk_bytes = 0;  // its size, when it is made
   std::string share;
   std::string tpu;
   uint32_t uid_base = 0;

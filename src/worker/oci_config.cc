@@ -29,6 +29,8 @@ Json Process(const SandboxConfig& config) {
              {"soft", config.limits.open_files},
              {"hard", config.limits.open_files}},
             {{"type", "RLIMIT_CORE"}, {"soft", 0}, {"hard", 0}}}},
+          // When the whole host is out of memory, what ends is in a VM.
+          {"oomScoreAdj", 500},
           {"noNewPrivileges", false}};
 }
 
@@ -93,7 +95,7 @@ Json Linux(const SandboxConfig& config) {
            {"/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
             "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi",
             "/proc/kallsyms", "/proc/kmsg", "/proc/config.gz", "/sys/firmware",
-            "/sys/devices/virtual/powercap", "/sys/kernel/security"}},
+            "/sys/devices/virtual/powercap", "/sys/devices/virtual/block", "/sys/kernel/security"}},
           {"readonlyPaths",
            {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}}};
 }

@@ -20,7 +20,7 @@ SandboxConfig Example() {
           .tpu = "/media/tpu",
           .cgroup = "torus-1",
           .uid_base = 200000,
-          .limits = ResolveLimits({.memory = 10ll << 30}, 0, 0, 0)};
+          .limits = ResolveLimits({.memory = 10ll << 30}, 0, 0, 0, 0)};
 }
 
 TEST(OciConfig, EveryNamespaceIsTheVmsOwn) {
@@ -58,8 +58,8 @@ TEST(OciConfig, BindsTwoFoldersReadOnlyAndNothingElse) {
 
 TEST(OciConfig, LimitsFollowTheHostUnlessOrdered) {
   const HostSize host{.memory = 1000, .pid_max = 4'000'000, .open_files_max = 1024};
-  EXPECT_EQ(ResolveLimits(host, 0, 0, 0), (Limits{800, 0, 16384, 1024}));
-  EXPECT_EQ(ResolveLimits(host, 5, 1500, 7), (Limits{5, 1500, 7, 1024}));
+  EXPECT_EQ(ResolveLimits(host, 0, 0, 0, 0), (Limits{800, 0, 16384, 1024, 100ll << 30}));
+  EXPECT_EQ(ResolveLimits(host, 5, 1500, 7, 9), (Limits{5, 1500, 7, 1024, 9}));
   SandboxConfig config = Example();
   config.limits.cpu_millicores = 1500;
   EXPECT_EQ(OciConfig(config)["linux"]["resources"]["cpu"]["quota"], 150000);

@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "worker/cgroups.h"
+#include "worker/disk.h"
 #include "worker/guest_files.h"
 #include "worker/host_keys.h"
 #include "worker/mounts.h"
@@ -43,6 +44,7 @@ constexpr auto kRuncTime = seconds(30);
 constexpr auto kAccountsTime = seconds(20);
 constexpr auto kSshdTime = seconds(10);
 constexpr auto kGentleTime = seconds(5);
+constexpr auto kUnmountTime = seconds(120);  // all that a VM has written goes to the disk
 constexpr auto kShutdownScriptTime = seconds(65);
 
 Result<std::string> BootId() { return ReadFile("/proc/sys/kernel/random/boot_id"); }
@@ -151,7 +153,7 @@ Sandbox::Sandbox(VmPaths paths) : paths_(std::move(paths)), host_(ReadHostSize()
 
 Limits Sandbox::LimitsOf(const VmSpec& vm) const {
   return ResolveLimits(host_, vm.memory_limit_bytes(), vm.cpu_limit_millicores(),
-                       vm.process_limit());
+                       vm.process_limit(), vm.disk_size_bytes());
 }
 
 Result<std::optional<ProcessIdentity>> Sandbox::Live() const {
@@ -216,6 +218,7 @@ Status Sandbox::PrepareFiles(const VmSpec& vm, const Accounts& accounts) {
 Status Sandbox::Create(const VmSpec& vm) {
   TORUS_ASSIGN_OR_RETURN(const Stage stage, MountStage({.image_root = vm.image_root(),
                                                         .disk = paths_.disk(),
+                                                        .disk_bytes = LimitsOf(vm).disk,
                                                         .share = paths_.share(),
                                                         .tpu = paths_.tpu(),
                                                         .uid_base = vm.uid_base()}));
@@ -251,6 +254,7 @@ Status Sandbox::Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>&
   for (const std::string& peer : vm.worker_addresses())
     if (peer != vm.address()) plan.peers.push_back(peer);
   TORUS_RETURN_IF_ERROR(Plumb(paths_, plan));
+  TORUS_RETURN_IF_ERROR(LimitTcpMemory(paths_.cgroup(), LimitsOf(vm).memory / 8));
   TORUS_RETURN_IF_ERROR(plumbed(init->pid));
   FaultPoint("worker.plumbed");
   TORUS_RETURN_IF_ERROR(Runc({"start", paths_.container()}, kRuncTime));
@@ -282,7 +286,7 @@ Status Sandbox::Refresh(const VmSpec& vm, const Accounts& accounts) {
   const Status status = MakeUsers();
   FaultPoint("worker.refresh");
   // The keys are in effect; what the VM's owner did to its shell or useradd is no failure of ours.
-  if (!status.ok()) spdlog::warn("making users in the VM: {}", status.message());
+  if (!status.ok()) spdlog::warn("making users in the VM: {}", LastWords(status.message()));
   return {};
 }
 
@@ -342,6 +346,7 @@ Status Sandbox::TakeDown(bool gently) {
   if (live && gently) StopGently(*live);
   TORUS_RETURN_IF_ERROR(KillProcesses());
   FaultPoint("worker.cgroups");
+  TORUS_RETURN_IF_ERROR(AwaitUnmounted(paths_.disk_file(), kUnmountTime));
   TORUS_RETURN_IF_ERROR(Unplumb(paths_));
   FaultPoint("worker.unplumbed");
   for (const std::string& path : {paths_.runc_root(), paths_.bundle(), paths_.run() + "/init.pid",

@@ -1,6 +1,6 @@
 // Where a VM lives on the host: its folder, and the names that its parts have in the kernel.
 //
-//   <dir>/disk/{upper,work}  the VM's writable root; survives stop and start
+//   <dir>/disk/image         the VM's disk with its writable root; survives stop and start
 //   <dir>/disk/hostkeys      its sshd's own keys
 //   <dir>/disk/tpu           the libtpu.so and engine that it was made with
 //   <dir>/run                what a running VM needs; `share` is what the VM sees at /run/torus
@@ -35,6 +35,8 @@ struct VmPaths {
   std::string disk() const { return dir + "/disk"; }
   std::string run() const { return dir + "/run"; }
   std::string log() const { return dir + "/log"; }
+  static std::string DiskFile(const std::string& disk) { return disk + "/image"; }
+  std::string disk_file() const { return DiskFile(disk()); }
   std::string share() const { return run() + "/share"; }
   std::string bundle() const { return run() + "/bundle"; }
   std::string runc_root() const { return run() + "/runc"; }

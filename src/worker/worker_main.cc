@@ -1,6 +1,7 @@
 #include "worker/worker_main.h"
 
 #include <fcntl.h>
+#include <spdlog/sinks/rotating_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
@@ -20,6 +21,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "worker/agent.h"
+#include "worker/disk.h"
 #include "worker/link.h"
 #include "worker/mounts.h"
 
@@ -28,7 +30,7 @@ namespace {
 
 constexpr int kProtocolVersion = 1;
 constexpr auto kLockTime = std::chrono::seconds(5);
-constexpr off_t kMaxLog = 4 << 20;
+constexpr size_t kMaxLog = 4 << 20;
 #ifndef TORUS_BUILD
 #define TORUS_BUILD "unknown"
 #endif
@@ -60,13 +62,12 @@ int Parse(int argc, char** argv, Options& options) {
   return -1;
 }
 
-// Output to FOLDER/log/worker.log; the one before is kept when it has grown long.
+std::string LogFile(const std::string& dir) { return dir + "/log/worker.log"; }
+
+// Output to the log file, for what is not logged: the last words of a crash.
 Status RedirectOutput(const std::string& dir) {
   TORUS_RETURN_IF_ERROR(MakeFolders(dir + "/log", 0700));
-  const std::string path = dir + "/log/worker.log";
-  struct stat info;
-  if (stat(path.c_str(), &info) == 0 && info.st_size > kMaxLog)
-    rename(path.c_str(), (path + ".1").c_str());
+  const std::string path = LogFile(dir);
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (log < 0 || null < 0) return ErrnoStatus(errno, "open", path);
@@ -157,19 +158,33 @@ void Serve(const Options& options, const ProcessIdentity& self, Sandbox& sandbox
   Agent agent(sandbox, [&line](Observed observed) { line->Report(std::move(observed)); });
   Link link(options.socket, hello, [&agent](const WorkerOrder& order) { agent.SetOrder(order); });
   line = &link;
+  const DiskKeeper keeper(sandbox.paths().disk_file());
   agent.Run();
   // The service may be away: it finds the folder gone when it is back.
   link.Flush(std::chrono::seconds(10));
 }
 
+// Logs to the log file, which is bounded, with one before it: a VM gives its worker things to say
+// for as long as it likes. A worker in the foreground logs to its standard error; so does one whose
+// log file cannot be opened.
+void StartLog(const Options& options) {
+  spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  try {
+    if (options.detach)
+      sink =
+          std::make_shared<spdlog::sinks::rotating_file_sink_mt>(LogFile(options.dir), kMaxLog, 1);
+  } catch (const spdlog::spdlog_ex&) {
+  }
+  auto logger = std::make_shared<spdlog::logger>("worker", std::move(sink));
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
 // What must be right before there is a worker. False: the VM has another already.
 Result<bool> Prepare(const Options& options) {
   if (options.detach) TORUS_RETURN_IF_ERROR(RedirectOutput(options.dir));
-  auto logger =
-      std::make_shared<spdlog::logger>("worker", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
-  logger->flush_on(spdlog::level::info);
-  spdlog::set_default_logger(logger);
+  StartLog(options);
   TORUS_RETURN_IF_ERROR(PrepareProcess());
   return BecomeTheWorker(options.dir);
 }

@@ -52,8 +52,6 @@ void VmTest::TearDown() {
   if (HasFailure()) {
     const auto log = ReadFile(paths_->log() + "/worker.log");
     std::printf("--- worker.log\n%s\n", log ? log->c_str() : "none");
-    const auto boot = ReadFile(paths_->disk() + "/upper/var/log/torus-boot.log");
-    std::printf("--- torus-boot.log\n%s\n", boot ? boot->c_str() : "none");
   }
   std::set<int> indices = {0, 1};
   for (const auto& [uid, index] : workers_->List()) indices.insert(index);
@@ -147,6 +145,9 @@ std::vector<std::string> VmTest::Remains(const VmPaths& paths) const {
     const auto result = RunSubprocess({"sh", "-c", std::string("set -f; ") + command});
     if (result) look(command, result->output);
   }
+  const auto loops = RunSubprocess({"sh", "-c", "cat /sys/block/loop*/loop/backing_file"});
+  if (loops && loops->output.find(paths.dir + "/") != std::string::npos)
+    found.push_back("a loop device");
   const auto routes = RunSubprocess({"ip", "route"});
   if (routes && routes->output.find(Address(0) + " ") != std::string::npos)
     found.push_back("a route to " + Address(0));
