@@ -36,6 +36,7 @@ class Service:
         self.flags = [f"--data-dir={self.folder / 'data'}", f"--backend={backend}", *flags]
         self.environment = os.environ | (environment or {})
         self.log = self.folder / "serve.log"
+        self.prefix = []  # a command that runs the program
         self.process = None
         self.port = 0
 
@@ -49,8 +50,8 @@ class Service:
         listen = f"--listen=127.0.0.1:{self.port}"
         with open(self.log, "ab") as log:
             offset = log.tell()
-            self.process = subprocess.Popen([BINARY, "serve", listen, *self.flags], stderr=log,
-                                            env=self.environment)
+            self.process = subprocess.Popen([*self.prefix, BINARY, "serve", listen, *self.flags],
+                                            stderr=log, env=self.environment)
         return offset
 
     def start(self):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tpu_vm import CREATE, DATA, LocalService, leftovers
+from tpu_vm import CREATE, DATA, LocalService, Witness, leftovers
 
 
 def pytest_collection_modifyitems(items):
@@ -53,3 +53,16 @@ def vm(local, request):
     local.vm("create", node, *CREATE)
     yield node
     local.vm("delete", node, "--quiet")
+
+
+@pytest.fixture(scope="module")
+def neighbour(local):
+    """Another VM, that nobody attacks from inside."""
+    local.vm("create", "neighbour", *CREATE)
+    yield "neighbour"
+    local.vm("delete", "neighbour", "--quiet")
+
+
+@pytest.fixture
+def witness(local, neighbour):
+    return Witness(local, neighbour)

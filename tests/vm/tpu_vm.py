@@ -5,7 +5,12 @@ pass, since a VM's root is nobody on the host). Its base image is kept between r
 """
 import os
 import pathlib
+import shlex
+import shutil
+import socket
 import subprocess
+import threading
+import time
 
 import torus
 
@@ -25,7 +30,7 @@ seen_uids = set()  # of every VM that these tests made; another service's VMs ar
 
 
 def note_uids():
-    seen_uids.update(p.name for p in (DATA / "data/vms").glob("*"))
+    seen_uids.update(p.name for p in DATA.parent.glob(f"{DATA.name}*/data/vms/*"))
 
 
 def leftovers():
@@ -44,13 +49,76 @@ def leftovers():
     return found
 
 
+def ssh_greets(address, seconds=5.0):
+    """Whether sshd answers at the address within the time."""
+    try:
+        with socket.create_connection((address, 22), timeout=seconds) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+class Witness:
+    """Watches, while a `with` block attacks, that the service and another VM still answer."""
+
+    def __init__(self, service, neighbour):
+        self.service, self.address = service, service.address(neighbour)
+        self.slowest = 0.0
+
+    def look(self):
+        begin = time.monotonic()
+        assert self.service.call("GET", f"/v2/{torus.PARENT}/nodes")[0] == 200, "the service is silent"
+        assert ssh_greets(self.address), "the neighbour is silent"
+        self.slowest = max(self.slowest, time.monotonic() - begin)
+
+    def __enter__(self):
+        self.failure, self.over, self.slowest = None, threading.Event(), 0.0
+        self.thread = threading.Thread(target=self._watch)
+        self.thread.start()
+        return self
+
+    def _watch(self):
+        try:
+            while not self.over.wait(0.2):
+                self.look()
+        except Exception as failure:  # told by the thread that asked
+            self.failure = failure
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+        assert self.failure is None, self.failure
+        self.look()
+        assert self.slowest < 5, f"an answer took {self.slowest:.1f} s"
+
+
 class LocalService(torus.Service):
     """A service whose TPU VMs are on this machine, and the user who logs in to them."""
 
-    def __init__(self, home):
-        super().__init__(DATA, backend="local", environment={"HOME": str(home), "USER": "dev",
-                                                             "XDG_CONFIG_HOME": str(home / "config")})
+    def __init__(self, home, folder=DATA):
+        super().__init__(folder, backend="local", environment={"HOME": str(home), "USER": "dev",
+                                                               "XDG_CONFIG_HOME": str(home / "config")})
         self.home = home
+
+    def start(self):
+        super().start()
+        images = self.folder / "data/images"
+        if self.folder != DATA and not images.is_symlink():  # the base image is the one that is there
+            if images.exists():
+                shutil.rmtree(images)
+            images.symlink_to(DATA / "data/images")
+        return self
+
+    def address(self, node):
+        return self.node(node)["networkEndpoints"][0]["ipAddress"]
+
+    def root(self, node, command, **options):
+        """Runs a shell command in the node's VM as its root."""
+        return self.ssh(node, f"sudo sh -c {shlex.quote(command)}", **options)
+
+    def python(self, node, program, *arguments):
+        """What a Python program prints that is run in the node's VM as its root."""
+        return self.root(node, shlex.join(["python3", "-c", program, *map(str, arguments)])).stdout.strip()
 
     def vm(self, verb, node, *flags, check=True, timeout=900):
         done = self.torus("tpu-vm", verb, node, *flags, check=check, timeout=timeout)
@@ -67,7 +135,7 @@ class LocalService(torus.Service):
 
     def worker_pid(self, node):
         uid = self.uid(node)
-        return int((DATA / "data/vms" / uid / "0/run/lock").read_text())
+        return int((self.folder / "data/vms" / uid / "0/run/lock").read_text())
 
     def uid(self, node):
         """The node's uid, which names its folder."""
