@@ -7,13 +7,11 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 
 #include "base/fault.h"
@@ -29,48 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A user namespace with the VM's mapping, held open: what an idmapped mount refers to.
-class MappedNamespace {
- public:
-  static Result<MappedNamespace> Make(uint32_t uid_base) {
-    // The child waits to be killed; it runs nothing of ours that is not async-signal-safe.
-    const pid_t child =
-        static_cast<pid_t>(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, nullptr, nullptr, 0, 0));
-    if (child < 0) return Error(ErrnoStatus(errno, "make", "a user namespace"));
-    if (child == 0) {
-      for (;;) pause();
-    }
-    const std::string map = fmt::format("0 {} {}", uid_base, kUidCount);
-    MappedNamespace space;
-    Status status = WriteMap(fmt::format("/proc/{}/uid_map", child), map);
-    if (status.ok()) status = WriteMap(fmt::format("/proc/{}/gid_map", child), map);
-    const std::string path = fmt::format("/proc/{}/ns/user", child);
-    if (status.ok()) space.fd_ = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (status.ok() && !space.fd_) status = ErrnoStatus(errno, "open", path);
-    kill(child, SIGKILL);
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    if (!status.ok()) return Error(status);
-    return space;
-  }
-  int fd() const { return fd_.get(); }
-
- private:
-  MappedNamespace() = default;
-  static Status WriteMap(const std::string& path, const std::string& map) {
-    const Fd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!fd) return ErrnoStatus(errno, "open", path);
-    if (write(fd.get(), map.data(), map.size()) == static_cast<ssize_t>(map.size())) return {};
-    return ErrnoStatus(errno, "write", path);
-  }
-  Fd fd_;
-};
-
 // Mounts a clone of `source` at `target`, its owners shifted. UNIMPLEMENTED when this kernel or
 // file system cannot.
-Status MountShifted(const std::string& source, const std::string& target, uint32_t uid_base) {
-  auto space = MappedNamespace::Make(uid_base);
-  if (!space) return space.error();
+Status MountShifted(const std::string& source, const std::string& target, int user_namespace) {
   const int tree = static_cast<int>(
       syscall(SYS_open_tree, AT_FDCWD, source.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
   if (tree < 0) {
@@ -79,7 +38,7 @@ Status MountShifted(const std::string& source, const std::string& target, uint32
   }
   mount_attr attributes{};
   attributes.attr_set = MOUNT_ATTR_IDMAP;
-  attributes.userns_fd = static_cast<uint64_t>(space->fd());
+  attributes.userns_fd = static_cast<uint64_t>(user_namespace);
   int error = 0;
   if (syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) != 0)
     error = errno;
@@ -147,7 +106,7 @@ Status MountOverlay(const Stage& stage, const std::string& lower) {
 // Mounts the root: shifted in place, or from a shifted copy.
 Status MountRoot(const RootPlan& plan, const Stage& stage) {
   const std::string lower = stage.folder + "/lower";
-  Status status = MountShifted(plan.image_root, lower, plan.uid_base);
+  Status status = MountShifted(plan.image_root, lower, plan.user_namespace);
   FaultPoint("worker.mount_lower");
   if (status.ok()) {
     status = MountOverlay(stage, lower);

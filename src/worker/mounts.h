@@ -32,6 +32,7 @@ struct RootPlan {
   std::string share;
   std::string tpu;
   uint32_t uid_base = 0;
+  int user_namespace = -1;  // one that maps 0 to uid_base
 };
 
 // The paths, in this process's namespace, to give to runc.

@@ -16,7 +16,7 @@ Json Capabilities() {
   return {{"bounding", names}, {"effective", names}, {"permitted", names}};
 }
 
-Json Process(const SandboxConfig& config) {
+Json Process() {
   return {{"terminal", false},
           {"user", {{"uid", 0}, {"gid", 0}}},
           {"args", {"/usr/bin/tini", "--", "/bin/sh", "/run/torus/boot"}},
@@ -24,11 +24,6 @@ Json Process(const SandboxConfig& config) {
            {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}},
           {"cwd", "/"},
           {"capabilities", Capabilities()},
-          {"rlimits",
-           {{{"type", "RLIMIT_NOFILE"},
-             {"soft", config.limits.open_files},
-             {"hard", config.limits.open_files}},
-            {{"type", "RLIMIT_CORE"}, {"soft", 0}, {"hard", 0}}}},
           // When the whole host is out of memory, what ends is in a VM.
           {"oomScoreAdj", 500},
           {"noNewPrivileges", false}};
@@ -82,8 +77,9 @@ Json Settings(bool has_ipv6) {
 Json Linux(const SandboxConfig& config) {
   const Json ids = {{{"containerID", 0}, {"hostID", config.uid_base}, {"size", kUidCount}}};
   Json namespaces = Json::array();
-  for (const char* type : {"mount", "pid", "uts", "ipc", "network", "cgroup", "user"})
+  for (const char* type : {"mount", "pid", "uts", "ipc", "network", "cgroup"})
     namespaces.push_back({{"type", type}});
+  namespaces.push_back({{"type", "user"}, {"path", config.user_namespace}});
   return {{"namespaces", namespaces},
           {"uidMappings", ids},
           {"gidMappings", ids},
@@ -104,7 +100,7 @@ Json Linux(const SandboxConfig& config) {
 
 Json OciConfig(const SandboxConfig& config) {
   return {{"ociVersion", "1.0.2"},
-          {"process", Process(config)},
+          {"process", Process()},
           {"root", {{"path", config.root}, {"readonly", false}}},
           {"hostname", config.host_name},
           {"mounts", Mounts(config)},

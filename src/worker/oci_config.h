@@ -1,7 +1,7 @@
 // The OCI configuration of a VM's sandbox, as runc takes it.
 //
-// Namespaces: mount, pid, hostname, ipc, network, cgroup and user, all made by runc (a network
-// namespace made beforehand is not owned by the user namespace, and sysfs would not mount).
+// Namespaces: mount, pid, hostname, ipc, network and cgroup, all made by runc in the VM's user
+// namespace (one made beforehand is not owned by it: sysfs would not mount).
 // Capabilities: runc's default plus what sshd, sudo, apt and useradd need; none that reaches the
 // host. Nothing of the host is bound in but two folders made for the VM, read-only.
 //
@@ -24,6 +24,7 @@ struct SandboxConfig {
   std::string tpu;     // bound at /opt/torus
   std::string cgroup;  // a name under the root of each hierarchy
   uint32_t uid_base = 0;
+  std::string user_namespace;  // its path
   Limits limits;
   bool has_ipv6 = true;
 };

@@ -20,6 +20,7 @@ SandboxConfig Example() {
           .tpu = "/media/tpu",
           .cgroup = "torus-1",
           .uid_base = 200000,
+          .user_namespace = "/proc/1/fd/7",
           .limits = ResolveLimits({.memory = 10ll << 30}, 0, 0, 0, 0)};
 }
 
@@ -28,7 +29,7 @@ TEST(OciConfig, EveryNamespaceIsTheVmsOwn) {
   const Json config = OciConfig(Example());
   for (const Json& space : config["linux"]["namespaces"]) {
     types.insert(space["type"]);
-    EXPECT_FALSE(space.contains("path"));
+    EXPECT_EQ(space.value("path", ""), space["type"] == "user" ? "/proc/1/fd/7" : "");
   }
   EXPECT_EQ(types,
             (std::set<std::string>{"cgroup", "ipc", "mount", "network", "pid", "user", "uts"}));

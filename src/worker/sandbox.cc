@@ -15,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -30,6 +32,7 @@
 #include "worker/network.h"
 #include "worker/oci_config.h"
 #include "worker/pinned_build.h"
+#include "worker/user_namespace.h"
 
 namespace torus::worker {
 namespace {
@@ -135,6 +138,19 @@ std::string RuncError(const std::string& log) {
   return message;
 }
 
+// The kernel's bound on open files is the host's and all VMs' together: one VM could leave none to
+// the host's users. What they cost is in each VM's memory, which is bounded; so systemd, too, lifts
+// this one wherever it runs.
+void LiftFileLimit() {
+  constexpr char kPath[] = "/proc/sys/fs/file-max";
+  constexpr int64_t kEnough = int64_t{1} << 40, kAll = std::numeric_limits<int64_t>::max();
+  const auto present = ReadFile(kPath);
+  if (present && std::strtoll(present->c_str(), nullptr, 10) >= kEnough) return;
+  std::ofstream file(kPath);
+  if (!(file << kAll << std::flush))
+    spdlog::warn("cannot raise {}: a VM may use up all open files of the host's", kPath);
+}
+
 Resolvers HostResolvers() {
   const auto own = ReadFile("/etc/resolv.conf");
   const auto upstream = ReadFile("/run/systemd/resolve/resolv.conf");
@@ -216,18 +232,21 @@ Status Sandbox::PrepareFiles(const VmSpec& vm, const Accounts& accounts) {
 }
 
 Status Sandbox::Create(const VmSpec& vm) {
+  TORUS_ASSIGN_OR_RETURN(const auto space, UserNamespace::Make(vm.uid_base()));
   TORUS_ASSIGN_OR_RETURN(const Stage stage, MountStage({.image_root = vm.image_root(),
                                                         .disk = paths_.disk(),
                                                         .disk_bytes = LimitsOf(vm).disk,
                                                         .share = paths_.share(),
                                                         .tpu = paths_.tpu(),
-                                                        .uid_base = vm.uid_base()}));
+                                                        .uid_base = vm.uid_base(),
+                                                        .user_namespace = space.fd()}));
   const Json config = OciConfig({.host_name = vm.host_name(),
                                  .root = stage.root,
                                  .share = stage.share(),
                                  .tpu = stage.tpu(),
                                  .cgroup = paths_.cgroup(),
                                  .uid_base = vm.uid_base(),
+                                 .user_namespace = space.path(),
                                  .limits = LimitsOf(vm),
                                  .has_ipv6 = host_.has_ipv6});
   const auto boot_id = BootId();
@@ -254,6 +273,7 @@ Status Sandbox::Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>&
   for (const std::string& peer : vm.worker_addresses())
     if (peer != vm.address()) plan.peers.push_back(peer);
   TORUS_RETURN_IF_ERROR(Plumb(paths_, plan));
+  LiftFileLimit();
   TORUS_RETURN_IF_ERROR(LimitTcpMemory(paths_.cgroup(), LimitsOf(vm).memory / 8));
   TORUS_RETURN_IF_ERROR(plumbed(init->pid));
   FaultPoint("worker.plumbed");

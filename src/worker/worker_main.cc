@@ -5,6 +5,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include "base/process.h"
 #include "worker/agent.h"
 #include "worker/disk.h"
+#include "worker/limits.h"
 #include "worker/link.h"
 #include "worker/mounts.h"
 
@@ -128,6 +130,16 @@ Result<bool> BecomeTheWorker(const std::string& dir) {
   return true;
 }
 
+// A VM's limits for a process are this one's, by inheritance: setting them from outside takes
+// CAP_SYS_RESOURCE, which root in a container lacks. A VM's core would go where the host's go.
+Status SetProcessLimits() {
+  const auto files = static_cast<rlim_t>(ResolveLimits(ReadHostSize(), 0, 0, 0, 0).open_files);
+  const rlimit open_files{files, files}, no_core{0, 0};
+  if (setrlimit(RLIMIT_NOFILE, &open_files) != 0 || setrlimit(RLIMIT_CORE, &no_core) != 0)
+    return ErrnoStatus(errno, "set", "the limits of a process");
+  return {};
+}
+
 Status PrepareProcess() {
   if (geteuid() != 0)
     return FailedPrecondition("a TPU VM needs root; without it use torus serve --backend=fake");
@@ -138,6 +150,7 @@ Status PrepareProcess() {
   prctl(PR_SET_NAME, "torus-worker");
   // The sandbox's first process comes to us when runc ends, not to a distant init.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  TORUS_RETURN_IF_ERROR(SetProcessLimits());
   return EnterPrivateMounts();
 }
 

@@ -148,6 +148,33 @@ def tcp_pages():
     return int(line.split()[-1])
 
 
+INOTIFY = """
+import ctypes, errno, sys
+c = ctypes.CDLL(None, use_errno=True); made = 0
+while c.inotify_init1(0) >= 0: made += 1
+print(made, errno.errorcode[ctypes.get_errno()], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_the_kernel_counts_by_user_is_the_vms_own(local, vm, neighbour, witness):
+    """Its root made by the host's root would use up the host's inotify, and every other VM's."""
+    most = int(pathlib.Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    hold = INOTIFY.replace("sys.stdin.read()", "import time; time.sleep(8)")
+    holding = threading.Thread(target=local.python, args=(vm, hold))
+    with witness:
+        holding.start()
+        torus.eventually(lambda: local.python(vm, INOTIFY).split()[0] == "0", what="the VM using up its own")
+        for command in (subprocess.run(["python3", "-c", INOTIFY], capture_output=True, text=True).stdout,
+                        local.python(neighbour, INOTIFY)):
+            assert int(command.split()[0]) > most / 2
+        holding.join()
+
+
+def test_no_number_of_open_files_leaves_the_host_without(local, vm):
+    assert int(pathlib.Path("/proc/sys/fs/file-max").read_text()) > 16384 * 2**20
+
+
 def test_descriptors_without_end(local, vm, witness):
     """As many as a process may have, and the host has more to give."""
     program = ("import errno, os, resource\n"
