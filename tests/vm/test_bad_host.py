@@ -26,7 +26,7 @@ def bad_host(local, tmp_path):
     host.heal_disk()
     host.shift_clock(0)
     local.delete_all()
-    assert leftovers() == []
+    torus.eventually(lambda: leftovers() == [], what="the end of the last worker")
     local.stop()
     host.leave()
     local.start()
