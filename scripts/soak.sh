@@ -18,7 +18,7 @@ sanitize() { scripts/sanitize.sh; }
 faults() { pytest tests/service/test_faults.py tests/service/test_bad_host.py tests/vm/test_faults.py tests/vm/test_bad_host.py tests/vm/test_crashes.py; }
 durability() { pytest tests/service/test_durability.py; }
 leaks() { pytest tests/vm/test_leaks.py; }
-isolation() { pytest tests/vm/isolation; }
+isolation() { pytest tests/vm/test_isolation_*.py; }
 fuzz() { scripts/fuzz.sh --seconds 3600; }
 bench() { scripts/bench.sh; }
 

@@ -1,6 +1,6 @@
 """VMs come and go and leave nothing on the whole host; and what one costs while it idles.
 
-TORUS_LEAKS=full makes 100 VMs in a row and 12 at once (scripts/soak.sh); otherwise a sample.
+TORUS_SOAK makes 100 VMs in a row and 12 at once (scripts/soak.sh); otherwise a sample.
 """
 import os
 import pathlib
@@ -12,8 +12,7 @@ import pytest
 import torus
 from tpu_vm import DATA, note_uids, seen_uids, ssh_greets, tag
 
-FULL = os.environ.get("TORUS_LEAKS") == "full"
-IN_A_ROW, AT_ONCE = (100, 12) if FULL else (5, 4)
+IN_A_ROW, AT_ONCE = (100, 12) if "TORUS_SOAK" in os.environ else (5, 4)
 IDLE_BAR = 30 << 20
 FIRST_UID = 1_000_000
 
