@@ -40,6 +40,7 @@ PEERS = ROOT / "build/bench"
 GRPC_LOAD = torus.BINARY.parent / "bench/bench_grpc_load"
 CONNECTIONS = 16
 MANY = 2000  # nodes, for scale
+ENOUGH = 12_000  # nodes, for a second of deletes
 ITEMS = 100  # things that each peer holds, and a page of a list
 PHASES = ["get", "list", "create"]
 BODY = json.dumps(torus.NODE)
@@ -185,10 +186,13 @@ class Moto(Program):
                       "create": self.load("RunInstances", MinCount=1, MaxCount=1, **make)}
 
 
+SERVERS = {"torus": Torus, "fake-gcs, files": lambda: FakeGcs("filesystem"),
+           "fake-gcs, memory": lambda: FakeGcs("memory"), "moto": Moto}
+
+
 def one_round(seconds):
     """{phase: {server: what was measured}}"""
-    servers = {"torus": Torus(), "fake-gcs, files": FakeGcs("filesystem"),
-               "fake-gcs, memory": FakeGcs("memory"), "moto": Moto()}
+    servers = {name: make() for name, make in SERVERS.items()}
     results = {}
     with tempfile.TemporaryDirectory(prefix="torus-bench-") as root, contextlib.ExitStack() as stack:
         for number, server in enumerate(servers.values()):
@@ -213,7 +217,7 @@ def measure_peers(rounds, seconds):
     every = [one_round(seconds) for _ in range(rounds)]
     met = True
     for phase in PHASES:
-        for name in every[0][phase]:
+        for name in SERVERS:
             measured = [result[phase][name] for result in every]
             rate, p50, p99 = (statistics.median(m[key] for m in measured)
                               for key in ("rate", "p50", "p99"))
@@ -262,6 +266,14 @@ def rest_loads():
             "delete": Load("DELETE", f"{NODES}/x#", MANY)}
 
 
+def make_enough(server, made):
+    """More creates, so that deletes do not run out of nodes. Returns how many x… there are."""
+    while made < ENOUGH:
+        made += Load("POST", f"{NODES}?nodeId=x#", MANY + made, body=BODY).run(server.port, 1)["sent"]
+        settle(server.pid)
+    return made
+
+
 def measure_door(door, seconds):
     """One way in, on a service of its own with 2,000 nodes."""
     server = Torus()
@@ -270,10 +282,8 @@ def measure_door(door, seconds):
         try:
             settle(server.pid)
             say_memory(f"{MANY:,} nodes", server.pid)
-            made = 0
             for what, load in rest_loads().items():
-                # Deletes go through what the creates made, and must not run out of it.
-                lasts = max(1, seconds // 2) if what == "delete" else seconds
+                lasts = 1 if what == "delete" else seconds
                 if door == "REST":
                     measured = load.run(server.port, lasts)
                 else:
@@ -282,11 +292,11 @@ def measure_door(door, seconds):
                                        str(lasts), page.replace(",", "") or str(MANY)])
                 say_rate(door, what, measured)
                 settle(server.pid)
-                made = measured["requests"] if what == "create" else made
                 if door == "REST" and what.endswith("1,000"):
                     took = statistics.median(whole_list(server) for _ in range(20))
                     print(f"{door:<6} all {MANY:,}, one client, page by page: {took:.0f} ms")
                 if what == "create":
+                    made = make_enough(server, measured.get("sent", measured["requests"]))
                     say_memory(f"{MANY + made:,} nodes", server.pid)
         finally:
             server.stop()

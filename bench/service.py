@@ -227,7 +227,7 @@ def timed_create(client, node_id):
 
 def say_vm_memory():
     (run,) = (DATA / "data/vms").glob("*/0/run")
-    say_memory("a VM's `torus worker`", int((run / "worker.pid").read_text().split()[0]))
+    say_memory("a VM's `torus worker`", int((run / "lock").read_text()))
     first = json.loads((run / "sandbox.json").read_text())["pid"]
     names, rss, share = [], 0, 0
     for process in pathlib.Path("/proc").glob("[0-9]*"):
