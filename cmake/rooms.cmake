@@ -5,8 +5,10 @@
 #
 # An #include is written from src/ ("service/store/store.h"); a room may include only what its
 # DEPS name, and the arrows point as docs/architecture.md says.
-include(${CMAKE_CURRENT_LIST_DIR}/dependencies.cmake)
-include(GoogleTest)
+if(NOT TORUS_ALONE)  # libtpu.so alone (packaging/libtpu): no tests, and nothing for them
+  include(${CMAKE_CURRENT_LIST_DIR}/dependencies.cmake)
+  include(GoogleTest)
+endif()
 
 set(TORUS_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
@@ -22,11 +24,14 @@ function(torus_room)
   add_library(${target} STATIC ${ROOM_SOURCES})
   add_library(torus::${ROOM_NAME} ALIAS ${target})
   target_compile_options(${target} PRIVATE ${TORUS_WARNINGS})
-  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(${target} PUBLIC ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../src)
   target_link_libraries(${target} PUBLIC ${ROOM_DEPS})
 endfunction()
 
 function(torus_test)
+  if(TORUS_ALONE)
+    return()
+  endif()
   cmake_parse_arguments(TEST "" "NAME" "SOURCES;DEPS" ${ARGN})
   add_executable(${TEST_NAME} ${TEST_SOURCES})
   target_compile_options(${TEST_NAME} PRIVATE ${TORUS_WARNINGS})
