@@ -216,6 +216,7 @@ worker::Observed LocalBackend::StepVm(const VmKey& key, const worker::WorkerOrde
   settled.set_generation(order.generation());
   if (order.desired() == worker::DELETE && nothing_left) {
     hub_->Forget(key);
+    workers_.RemoveEmptyFolder(key.node_uid);
     settled.set_phase(worker::DELETED);
     return settled;
   }
@@ -263,6 +264,9 @@ void LocalBackend::RemoveOrphans(std::set<std::string> known) {
       if (const Status status = workers_.RemoveLeftovers(uid, index, stop); !status.ok())
         spdlog::error("worker {} of {}: {}", index, uid, status.ToString());
     }
+    std::error_code error;
+    for (const auto& node : std::filesystem::directory_iterator(options_.vms_folder, error))
+      workers_.RemoveEmptyFolder(node.path().filename().string());
   });
 }
 

@@ -1,5 +1,7 @@
 #include "service/backend/local/worker_process.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -121,6 +123,10 @@ Status WorkerProcess::RemoveLeftovers(std::string_view node_uid, int index,
   argv.push_back("--purge");
   TORUS_RETURN_IF_ERROR(RunChecked(argv, {.timeout = std::chrono::minutes(5), .stop = stop}));
   return {};
+}
+
+void WorkerProcess::RemoveEmptyFolder(std::string_view node_uid) const {
+  rmdir(fmt::format("{}/{}", vms_folder_, node_uid).c_str());
 }
 
 std::vector<std::pair<std::string, int>> WorkerProcess::List() const {

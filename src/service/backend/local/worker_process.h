@@ -52,6 +52,10 @@ class WorkerProcess {
   Status RemoveLeftovers(std::string_view node_uid, int index,
                          const std::stop_token& stop = {}) const;
 
+  // Removes a node's folder if no VM's is left in it: what a worker that was killed last of all
+  // leaves.
+  void RemoveEmptyFolder(std::string_view node_uid) const;
+
   // The (node uid, index) of each VM that has a folder.
   std::vector<std::pair<std::string, int>> List() const;
 
