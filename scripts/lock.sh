@@ -5,7 +5,7 @@
 apt_install python3-venv
 python3 -m venv build/lock
 build/lock/bin/pip install -q pip-tools==7.5.3
-for list in tests/requirements bench/peers packaging/libtpu/requirements; do
+for list in tests/requirements tests/conformance/requirements bench/peers packaging/libtpu/requirements; do
   build/lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-emit-index-url \
     --no-emit-find-links --no-emit-trusted-host --no-header --output-file $list.txt $list.in
 done
