@@ -15,7 +15,7 @@
 
 pytest() { TORUS_SOAK=1 build/venv/bin/python -m pytest -ra "$@"; }
 sanitize() { scripts/sanitize.sh; }
-faults() { pytest tests/service/test_faults.py tests/service/test_bad_host.py tests/vm/test_faults.py tests/vm/test_bad_host.py tests/vm/test_crashes.py; }
+faults() { pytest tests/service/test_faults.py tests/service/test_bad_host.py tests/vm/test_faults_vm.py tests/vm/test_bad_host_vm.py tests/vm/test_crashes.py; }
 durability() { pytest tests/service/test_durability.py; }
 leaks() { pytest tests/vm/test_leaks.py; }
 isolation() { pytest tests/vm/test_isolation_*.py; }

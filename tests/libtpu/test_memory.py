@@ -19,9 +19,9 @@ assert in_use() == 0
 x = jax.device_put(np.ones(MIB, np.float32), device)
 assert in_use() == 4 * MIB
 y = jax.jit(lambda v: (v + 1, v.sum()))(x)
-assert in_use() == 8 * MIB + 4, in_use()
+assert in_use() == 8 * MIB + 512, in_use()  # a scalar takes a tile
 other = jax.device_put(x, jax.devices()[1])
-assert in_use() == 8 * MIB + 4 and jax.devices()[1].memory_stats()["bytes_in_use"] == 4 * MIB
+assert in_use() == 8 * MIB + 512 and jax.devices()[1].memory_stats()["bytes_in_use"] == 4 * MIB
 x.delete()
 del y
 assert in_use() == 0
@@ -87,3 +87,18 @@ make = jax.jit(lambda: jnp.zeros((64, total // 32), jnp.int8),
 error = refused(make)
 assert "RESOURCE_EXHAUSTED" in error and "host" in error, error
 """, TPU_ACCELERATOR_TYPE="v5p-128")
+
+
+def test_arrays_lie_in_tiles(run):
+    """Sizes as the real compiler gives them (src/tpu/device/tiling.h)."""
+    run(HELPERS + """
+for shape, dtype, tiled in (((3, 5), jnp.float32, 2048), ((1000, 1), jnp.float32, 4096),
+                            ((9, 129), jnp.bfloat16, 8192), ((2049,), jnp.int8, 3072),
+                            ((9, 129), jnp.int4, 2048), ((12, 12), jnp.complex64, 16384)):
+    x = jax.device_put(np.zeros(shape, dtype), device)
+    y = jax.jit(lambda v: -v if v.dtype != jnp.int4 else v[::-1])(x)
+    assert x.on_device_size_in_bytes() == y.on_device_size_in_bytes() == tiled, (shape, dtype)
+    live = [a for a in jax.live_arrays() if a.shape == shape]
+    assert in_use() == sum(a.on_device_size_in_bytes() for a in live) == 2 * tiled
+    del x, y, live
+""", TPU_ACCELERATOR_TYPE="v5litepod-1")

@@ -1,6 +1,6 @@
 """The service killed at every step of every change: what it had acknowledged is there, the rest ends.
 
-No VMs here (tests/vm/test_faults.py has them): the points are those of the store, the controller and
+No VMs here (tests/vm/test_faults_vm.py has them): the points are those of the store, the controller and
 the gateway, and there are few enough to walk them all.
 """
 import http.client
