@@ -47,6 +47,7 @@ struct Generation {
   int max_chips_on_one_host = 4;  // v5e and v6e have 8-chip single hosts
   int64_t hbm_bytes = 0;          // a chip's
   int64_t usable_hbm_bytes = 0;   // what XLA may use, a device's
+  int64_t hbm_granule_bytes = 0;  // the smallest tile that an array in HBM is made of
   double peak_bf16_flops = 0;
   double hbm_bandwidth = 0;  // bytes per second
 };

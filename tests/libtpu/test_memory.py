@@ -96,9 +96,8 @@ for shape, dtype, tiled in (((3, 5), jnp.float32, 2048), ((1000, 1), jnp.float32
                             ((9, 129), jnp.bfloat16, 8192), ((2049,), jnp.int8, 3072),
                             ((9, 129), jnp.int4, 2048), ((12, 12), jnp.complex64, 16384)):
     x = jax.device_put(np.zeros(shape, dtype), device)
+    assert in_use() == tiled, (shape, dtype)
     y = jax.jit(lambda v: -v if v.dtype != jnp.int4 else v[::-1])(x)
-    assert x.on_device_size_in_bytes() == y.on_device_size_in_bytes() == tiled, (shape, dtype)
-    live = [a for a in jax.live_arrays() if a.shape == shape]
-    assert in_use() == sum(a.on_device_size_in_bytes() for a in live) == 2 * tiled
-    del x, y, live
+    assert in_use() == 2 * tiled, (shape, dtype)
+    del x, y
 """, TPU_ACCELERATOR_TYPE="v5litepod-1")

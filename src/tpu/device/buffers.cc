@@ -1,6 +1,7 @@
 // Buffers: whether they fit, what they hold, and when they let go.
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "base/mutex.h"
 #include "tpu/device/state.h"
@@ -12,53 +13,20 @@ using pjrt::Ample;
 using pjrt::MakeArgs;
 using pjrt::NewError;
 
-// Bytes an element takes. Types of less than a byte take one on the engine; a type that is newer
-// than this list counts as one, too, until the engine tells the buffer's true size.
-int64_t ElementBytes(PJRT_Buffer_Type type) {
-  switch (type) {
-    case PJRT_Buffer_Type_INVALID:
-    case PJRT_Buffer_Type_TOKEN:
-      return 0;
-    case PJRT_Buffer_Type_S16:
-    case PJRT_Buffer_Type_U16:
-    case PJRT_Buffer_Type_F16:
-    case PJRT_Buffer_Type_BF16:
-      return 2;
-    case PJRT_Buffer_Type_S32:
-    case PJRT_Buffer_Type_U32:
-    case PJRT_Buffer_Type_F32:
-      return 4;
-    case PJRT_Buffer_Type_S64:
-    case PJRT_Buffer_Type_U64:
-    case PJRT_Buffer_Type_F64:
-    case PJRT_Buffer_Type_C64:
-      return 8;
-    case PJRT_Buffer_Type_C128:
-      return 16;
-    default:
-      return 1;
-  }
-}
-
-// A dense array's bytes; the largest number where they are more. A negative dimension is the
-// engine's to refuse and counts as none.
-int64_t DenseBytes(PJRT_Buffer_Type type, const int64_t* dims, size_t num_dims) {
-  int64_t bytes = ElementBytes(type);
-  bool too_many = false;
-  for (size_t i = 0; i < num_dims; ++i) {
-    if (dims[i] <= 0) return 0;
-    too_many |= __builtin_mul_overflow(bytes, dims[i], &bytes);
-  }
-  return too_many ? std::numeric_limits<int64_t>::max() : bytes;
-}
-
 // What the engine says a buffer holds, or `estimate`.
-int64_t SizeOf(PJRT_Buffer* buffer, int64_t estimate) {
+int64_t HostBytesOf(PJRT_Buffer* buffer, int64_t estimate) {
   State& s = state();
   auto args = MakeArgs<PJRT_Buffer_OnDeviceSizeInBytes_Args>();
   args.buffer = buffer;
   const bool known = s.engine.Take(s.engine.Call(pjrt::kBuffer_OnDeviceSizeInBytes, &args)).ok();
   return known ? static_cast<int64_t>(args.on_device_size_in_bytes) : estimate;
+}
+
+BufferSize SizeOfShape(const MemorySpace& place, PJRT_Buffer_Type type, const int64_t* dims,
+                       size_t num_dims) {
+  const std::span shape(dims, num_dims);
+  const int bits = BitsOf(type);
+  return {.host = DenseBytes(bits, shape), .hbm = place.client->tiling.Bytes(bits, shape)};
 }
 
 // A framework may promise that the host's array stays as it is and let the engine use it in place.
@@ -77,8 +45,8 @@ PJRT_Error* BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* args) {
   State& s = state();
   const auto place = FindPlace(args->memory, args->device);
   if (!place) return s.engine.Call(pjrt::kClient_BufferFromHostBuffer, args);
-  const int64_t bytes = DenseBytes(args->type, args->dims, args->num_dims);
-  if (Status fits = CheckPlace(*place, bytes, "a buffer from the host"); !fits.ok()) {
+  const auto size = SizeOfShape(*place, args->type, args->dims, args->num_dims);
+  if (Status fits = CheckPlace(*place, size, "a buffer from the host"); !fits.ok()) {
     return NewError(fits);
   }
   const auto semantics = args->host_buffer_semantics;
@@ -86,7 +54,7 @@ PJRT_Error* BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* args) {
   PJRT_Error* error = s.engine.Call(pjrt::kClient_BufferFromHostBuffer, args);
   args->host_buffer_semantics = semantics;
   if (error != nullptr) return error;
-  BookBuffer(args->buffer, *place, SizeOf(args->buffer, bytes), Filled::kWhenReady);
+  BookBuffer(args->buffer, *place, size, Filled::kWhenReady);
   return nullptr;
 }
 
@@ -94,15 +62,15 @@ PJRT_Error* CreateUninitializedBuffer(PJRT_Client_CreateUninitializedBuffer_Args
   State& s = state();
   const auto place = FindPlace(args->memory, args->device);
   if (!place) return s.engine.Call(pjrt::kClient_CreateUninitializedBuffer, args);
-  const int64_t bytes =
-      DenseBytes(args->shape_element_type, args->shape_dims, args->shape_num_dims);
-  if (Status fits = CheckPlace(*place, bytes, "an uninitialized buffer"); !fits.ok()) {
+  const auto size =
+      SizeOfShape(*place, args->shape_element_type, args->shape_dims, args->shape_num_dims);
+  if (Status fits = CheckPlace(*place, size, "an uninitialized buffer"); !fits.ok()) {
     return NewError(fits);
   }
   if (PJRT_Error* error = s.engine.Call(pjrt::kClient_CreateUninitializedBuffer, args)) {
     return error;
   }
-  BookBuffer(args->buffer, *place, SizeOf(args->buffer, bytes), Filled::kNobodySays);
+  BookBuffer(args->buffer, *place, size, Filled::kNobodySays);
   return nullptr;
 }
 
@@ -111,12 +79,12 @@ template <typename Args>
 PJRT_Error* Copy(pjrt::Slot slot, const std::optional<MemorySpace>& place, Args* args) {
   State& s = state();
   if (!place) return s.engine.Call(slot, args);
-  const int64_t bytes = SizeOf(args->buffer, 0);
-  if (Status fits = CheckPlace(*place, bytes, "a copy of a buffer"); !fits.ok()) {
+  const auto size = SizeOfBuffer(*place, args->buffer);
+  if (Status fits = CheckPlace(*place, size, "a copy of a buffer"); !fits.ok()) {
     return NewError(fits);
   }
   if (PJRT_Error* error = s.engine.Call(slot, args)) return error;
-  BookBuffer(args->dst_buffer, *place, bytes, Filled::kWhenReady);
+  BookBuffer(args->dst_buffer, *place, size, Filled::kWhenReady);
   return nullptr;
 }
 
@@ -126,6 +94,16 @@ PJRT_Error* CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args) {
 
 PJRT_Error* CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args) {
   return Copy(pjrt::kBuffer_CopyToMemory, FindPlace(args->dst_memory, nullptr), args);
+}
+
+PJRT_Error* OnDeviceSizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args* args) {
+  State& s = state();
+  const auto entry = s.buffers.Find(args->buffer);
+  if (!entry || entry->hbm == nullptr) {
+    return s.engine.Call(pjrt::kBuffer_OnDeviceSizeInBytes, args);
+  }
+  args->on_device_size_in_bytes = static_cast<size_t>(entry->bytes);
+  return nullptr;
 }
 
 // A deleted buffer is struck before the engine frees it: its address may be another's at once.
@@ -146,20 +124,23 @@ PJRT_Error* CreateBuffersForTransfer(PJRT_Client_CreateBuffersForAsyncHostToDevi
   const auto slot = pjrt::kClient_CreateBuffersForAsyncHostToDevice;
   const auto place = FindPlace(args->memory, nullptr);
   if (!place) return s.engine.Call(slot, args);
-  std::vector<int64_t> sizes;
-  int64_t total = 0;
+  std::vector<BufferSize> sizes;
+  BufferSize total;
+  const auto add = [](int64_t& sum, int64_t bytes) {
+    if (__builtin_add_overflow(sum, bytes, &sum)) sum = std::numeric_limits<int64_t>::max();
+  };
   for (size_t i = 0; i < args->num_shape_specs; ++i) {
     const PJRT_ShapeSpec& shape = args->shape_specs[i];
-    const int64_t bytes = DenseBytes(shape.element_type, shape.dims, shape.num_dims);
-    sizes.push_back(bytes);
-    if (__builtin_add_overflow(total, bytes, &total)) total = std::numeric_limits<int64_t>::max();
+    sizes.push_back(SizeOfShape(*place, shape.element_type, shape.dims, shape.num_dims));
+    add(total.host, sizes.back().host);
+    add(total.hbm, sizes.back().hbm);
   }
   if (Status fits = CheckPlace(*place, total, "buffers for a transfer"); !fits.ok()) {
     return NewError(fits);
   }
   if (PJRT_Error* error = s.engine.Call(slot, args)) return error;
   if (place->hbm != nullptr) {
-    for (const int64_t bytes : sizes) place->hbm->Add(bytes, 1, bytes);
+    for (const auto& size : sizes) place->hbm->Add(size.hbm, 1, size.hbm);
   }
   s.transfers.Insert(args->transfer_manager,
                      new Transfer{.place = *place, .unclaimed = std::move(sizes)});
@@ -177,9 +158,9 @@ PJRT_Error* RetrieveBuffer(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_
   const MutexLock lock(transfer.mutex);
   const auto index = static_cast<size_t>(args->buffer_index);
   if (index >= transfer.unclaimed.size()) return nullptr;
-  const int64_t bytes = std::exchange(transfer.unclaimed[index], 0);
+  const auto size = std::exchange(transfer.unclaimed[index], {});
   s.buffers.Insert(args->buffer_out,
-                   Buffer{transfer.place.client, transfer.place.hbm, bytes, false});
+                   Buffer{transfer.place.client, transfer.place.hbm, size.hbm, 0});
   return nullptr;
 }
 
@@ -188,8 +169,8 @@ PJRT_Error* TransferDestroy(PJRT_AsyncHostToDeviceTransferManager_Destroy_Args* 
   if (const auto found = s.transfers.Take(args->transfer_manager)) {
     const std::unique_ptr<Transfer> transfer(*found);
     const MutexLock lock(transfer->mutex);
-    for (const int64_t bytes : transfer->unclaimed) {
-      if (transfer->place.hbm != nullptr) transfer->place.hbm->Remove(bytes);
+    for (const auto& size : transfer->unclaimed) {
+      if (transfer->place.hbm != nullptr) transfer->place.hbm->Remove(size.hbm);
     }
   }
   return s.engine.Call(pjrt::kAsyncHostToDeviceTransferManager_Destroy, args);
@@ -223,26 +204,40 @@ std::optional<MemorySpace> FindPlace(const PJRT_Memory* memory, const PJRT_Devic
   return MemorySpace{(*found)->client, &(*found)->hbm};
 }
 
-Status CheckPlace(const MemorySpace& place, int64_t bytes, const char* what) {
-  if (place.hbm != nullptr && !place.hbm->Fits(bytes)) return place.hbm->CheckBuffer(bytes);
-  return place.client->host->Check(bytes, what);
+BufferSize SizeOfBuffer(const MemorySpace& place, PJRT_Buffer* buffer) {
+  State& s = state();
+  auto type = MakeArgs<PJRT_Buffer_ElementType_Args>();
+  auto dims = MakeArgs<PJRT_Buffer_Dimensions_Args>();
+  type.buffer = dims.buffer = buffer;
+  if (s.engine.Take(s.engine.Call(pjrt::kBuffer_ElementType, &type)).ok() &&
+      s.engine.Take(s.engine.Call(pjrt::kBuffer_Dimensions, &dims)).ok()) {
+    return SizeOfShape(place, type.type, dims.dims, dims.num_dims);
+  }
+  const int64_t bytes = HostBytesOf(buffer, 0);
+  return {.host = bytes, .hbm = bytes};
 }
 
-void BookBuffer(PJRT_Buffer* buffer, const MemorySpace& place, int64_t bytes, Filled filled) {
-  const bool large = bytes >= HostMemory::kLookEvery;
-  const bool promised = large && filled == Filled::kNobodySays;
-  if (place.hbm != nullptr) place.hbm->Add(bytes, 1, bytes);
-  if (promised) place.client->host->Promise(bytes);
-  if (large && !promised) PromiseUntilReady(buffer, place.client->host, bytes);
-  if (place.hbm == nullptr && !promised) return;  // nothing to strike later
-  state().buffers.Insert(buffer, Buffer{place.client, place.hbm, bytes, promised});
+Status CheckPlace(const MemorySpace& place, const BufferSize& size, const char* what) {
+  if (place.hbm != nullptr && !place.hbm->Fits(size.hbm)) return place.hbm->CheckBuffer(size.hbm);
+  return place.client->host->Check(size.host, what);
+}
+
+void BookBuffer(PJRT_Buffer* buffer, const MemorySpace& place, const BufferSize& size,
+                Filled filled) {
+  const bool large = size.host >= HostMemory::kLookEvery;
+  const int64_t promised = large && filled == Filled::kNobodySays ? size.host : 0;
+  if (place.hbm != nullptr) place.hbm->Add(size.hbm, 1, size.hbm);
+  if (promised > 0) place.client->host->Promise(promised);
+  if (large && promised == 0) PromiseUntilReady(buffer, place.client->host, size.host);
+  if (place.hbm == nullptr && promised == 0) return;  // nothing to strike later
+  state().buffers.Insert(buffer, Buffer{place.client, place.hbm, size.hbm, promised});
 }
 
 void StrikeBuffer(const PJRT_Buffer* buffer) {
   const auto entry = state().buffers.Take(buffer);
   if (!entry) return;
   if (entry->hbm != nullptr) entry->hbm->Remove(entry->bytes);
-  if (entry->promised) entry->client->host->Settle(entry->bytes);
+  if (entry->promised > 0) entry->client->host->Settle(entry->promised);
 }
 
 void PromiseUntilReady(PJRT_Buffer* buffer, const std::shared_ptr<HostMemory>& host,
@@ -274,6 +269,7 @@ void OverrideBufferFunctions(pjrt::Table& table) {
   Override(table, pjrt::kClient_CreateUninitializedBuffer, CreateUninitializedBuffer);
   Override(table, pjrt::kBuffer_CopyToDevice, CopyToDevice);
   Override(table, pjrt::kBuffer_CopyToMemory, CopyToMemory);
+  Override(table, pjrt::kBuffer_OnDeviceSizeInBytes, OnDeviceSizeInBytes);
   Override(table, pjrt::kBuffer_Delete, BufferDelete);
   Override(table, pjrt::kBuffer_Destroy, BufferDestroy);
   Override(table, pjrt::kClient_CreateBuffersForAsyncHostToDevice, CreateBuffersForTransfer);

@@ -188,7 +188,7 @@ class Run {
       for (size_t o = 0; o < plan->outputs.size(); ++o) {
         if (!plan->outputs[o].in_hbm) continue;
         s_.buffers.Insert(args_.output_lists[d][o],
-                          Buffer{client_, &hbm, plan->outputs[o].bytes, false});
+                          Buffer{client_, &hbm, plan->outputs[o].bytes, 0});
       }
       if (plan->hbm_count > 0) hbm.Add(plan->hbm_bytes, plan->hbm_count, plan->hbm_largest);
       if (program_.temporary_bytes > 0) hbm.NotePeak(program_.temporary_bytes);
@@ -248,16 +248,12 @@ class Run {
   }
 
   std::optional<OutputPlan::Output> Describe(PJRT_Buffer* buffer) const {
-    auto size = MakeArgs<PJRT_Buffer_OnDeviceSizeInBytes_Args>();
     auto memory = MakeArgs<PJRT_Buffer_Memory_Args>();
-    size.buffer = memory.buffer = buffer;
-    if (!s_.engine.Take(s_.engine.Call(pjrt::kBuffer_OnDeviceSizeInBytes, &size)).ok() ||
-        !s_.engine.Take(s_.engine.Call(pjrt::kBuffer_Memory, &memory)).ok()) {
-      return std::nullopt;
-    }
+    memory.buffer = buffer;
+    if (!s_.engine.Take(s_.engine.Call(pjrt::kBuffer_Memory, &memory)).ok()) return std::nullopt;
     const auto place = s_.memories.Find(memory.memory);
-    return OutputPlan::Output{static_cast<int64_t>(size.on_device_size_in_bytes),
-                              place && place->hbm != nullptr};
+    if (!place) return std::nullopt;
+    return OutputPlan::Output{SizeOfBuffer(*place, buffer).hbm, place->hbm != nullptr};
   }
 
   // Which arguments a program takes over shows after a run in which the caller let it take all.

@@ -180,13 +180,13 @@ TEST_F(SoftwareTpu, ADonatedArgumentLetsGo) {
   PJRT_Buffer* kept = Floats(10);
   for (int run = 0; run < 3; ++run) {
     PJRT_Buffer* given = Floats(1000);
-    EXPECT_EQ(InUse(), 4040);
+    EXPECT_EQ(InUse(), 4096 + 512);
     const auto outputs = user_.Run(program, {kept, given}, 1);
     ASSERT_TRUE(outputs);
-    EXPECT_EQ(InUse(), 4040);
+    EXPECT_EQ(InUse(), 4000 + 512);
     Free(given);
     Free((*outputs)[0]);
-    EXPECT_EQ(InUse(), 40);
+    EXPECT_EQ(InUse(), 512);
   }
   Free(kept);
   EXPECT_TRUE(user_.Destroy(program).ok());
@@ -205,17 +205,17 @@ TEST_F(SoftwareTpu, AccountsForBuffersFilledPieceByPiece) {
   create.num_shape_specs = 2;
   create.memory = memories.memories[0];
   ASSERT_TRUE(Take(user_.api()->PJRT_Client_CreateBuffersForAsyncHostToDevice(&create)).ok());
-  EXPECT_EQ(InUse(), 800);
+  EXPECT_EQ(InUse(), 1024);
   auto retrieve = MakeArgs<PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args>();
   retrieve.transfer_manager = create.transfer_manager;
   retrieve.buffer_index = 1;
   ASSERT_TRUE(
       Take(user_.api()->PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer(&retrieve)).ok());
-  EXPECT_EQ(InUse(), 800);
+  EXPECT_EQ(InUse(), 1024);
   auto destroy = MakeArgs<PJRT_AsyncHostToDeviceTransferManager_Destroy_Args>();
   destroy.transfer_manager = create.transfer_manager;
   ASSERT_TRUE(Take(user_.api()->PJRT_AsyncHostToDeviceTransferManager_Destroy(&destroy)).ok());
-  EXPECT_EQ(InUse(), 400);
+  EXPECT_EQ(InUse(), 512);
   Free(retrieve.buffer_out);
   EXPECT_EQ(InUse(), 0);
 }

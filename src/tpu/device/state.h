@@ -19,6 +19,7 @@
 #include "tpu/device/pointer_map.h"
 #include "tpu/device/slice.h"
 #include "tpu/device/software_tpu.h"
+#include "tpu/device/tiling.h"
 #include "tpu/pjrt/engine.h"
 
 namespace torus::tpu {
@@ -46,10 +47,12 @@ struct Client {
   Client(PJRT_Client* handle, Slice slice, const HostMemory::Roots& roots)
       : handle(handle),
         slice(std::move(slice)),
+        tiling(this->slice.generation()),
         host(std::make_shared<HostMemory>(this->slice.memory_limit_bytes(), roots)) {}
 
   PJRT_Client* const handle;
   const Slice slice;
+  const Tiling tiling;
   std::string platform_version;
   // Shared with callbacks that may run after the client is gone.
   const std::shared_ptr<HostMemory> host;
@@ -60,9 +63,14 @@ struct Client {
 // What a live buffer holds.
 struct Buffer {
   Client* client = nullptr;
-  Hbm* hbm = nullptr;  // null: host memory
-  int64_t bytes = 0;
-  bool promised = false;  // its pages are promised until it goes: nothing says when it is written
+  Hbm* hbm = nullptr;    // null: host memory
+  int64_t bytes = 0;     // of HBM
+  int64_t promised = 0;  // of the host, until it goes: nothing says when they are written
+};
+
+// What a buffer takes: in the host's memory, where its elements lie close, and in tiles on a chip.
+struct BufferSize {
+  int64_t host = 0, hbm = 0;
 };
 
 // The outputs of a program on one device; they are the same in each run.
@@ -99,7 +107,7 @@ struct Program {
 struct Transfer {
   MemorySpace place;
   Mutex mutex;
-  std::vector<int64_t> unclaimed TORUS_GUARDED_BY(mutex);  // each buffer's size; 0 once retrieved
+  std::vector<BufferSize> unclaimed TORUS_GUARDED_BY(mutex);  // each buffer's; 0 once retrieved
 };
 
 struct State {
@@ -137,12 +145,15 @@ std::optional<MemorySpace> FindPlace(const PJRT_Memory* memory, const PJRT_Devic
 
 // Buffers.
 
-// Whether a buffer of `bytes` fits in the place, in HBM and on the host. `what` is for the error.
-Status CheckPlace(const MemorySpace& place, int64_t bytes, const char* what);
-// Books a new buffer. From `bytes` of HostMemory::kLookEvery on, its pages count as promised until
-// it is ready, or, if nothing will say so, until it goes.
+// The size that a buffer would have in the place.
+BufferSize SizeOfBuffer(const MemorySpace& place, PJRT_Buffer* buffer);
+// Whether a buffer fits in the place, in HBM and on the host. `what` is for the error.
+Status CheckPlace(const MemorySpace& place, const BufferSize& size, const char* what);
+// Books a new buffer. From a host's size of HostMemory::kLookEvery on, its pages count as promised
+// until it is ready, or, if nothing will say so, until it goes.
 enum class Filled { kWhenReady, kNobodySays };
-void BookBuffer(PJRT_Buffer* buffer, const MemorySpace& place, int64_t bytes, Filled filled);
+void BookBuffer(PJRT_Buffer* buffer, const MemorySpace& place, const BufferSize& size,
+                Filled filled);
 // Strikes a buffer that is deleted, destroyed or donated.
 void StrikeBuffer(const PJRT_Buffer* buffer);
 // Counts `bytes` as promised until `buffer` is ready.
