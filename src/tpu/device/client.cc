@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tpu/device/host_callbacks.h"
 #include "tpu/device/state.h"
 
 namespace torus::tpu {
@@ -174,6 +175,7 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   if (PJRT_Error* error = s.engine.Call(pjrt::kClient_Create, create.get())) return error;
 
   auto* client = new Client(create->client, *std::move(slice), s.options.host);
+  RegisterHostCallbacks(s.engine);
   client->platform_version = PlatformVersion(s, client->slice, EngineVersion(s, client->handle));
   s.clients.Insert(client->handle, client);
   if (const Status found = FindDevices(s, *client); !found.ok()) {

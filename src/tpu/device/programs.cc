@@ -4,7 +4,10 @@
 
 #include "base/mutex.h"
 #include "tpu/device/compile_options.h"
+#include "tpu/device/host_callbacks.h"
 #include "tpu/device/state.h"
+#include "tpu/program/convert.h"
+#include "tpu/program/rewrite.h"
 
 namespace torus::tpu {
 namespace {
@@ -124,10 +127,36 @@ PJRT_Error* CallWithOptions(State& s, pjrt::Slot slot, Args* args, const char*& 
   return error;
 }
 
+// The program as the engine takes it, serialized HLO; none: as it came.
+Result<std::optional<std::string>> RewriteProgram(State& s, const PJRT_Client_Compile_Args& args) {
+  if (args.program == nullptr) return std::nullopt;
+  const auto source = program::ProgramSource::Of(*args.program);
+  if (!program::MayNeedRewrite(source.code)) return std::nullopt;
+  auto module = program::HloOf(s.engine, args.client, source,
+                               {args.compile_options, args.compile_options_size});
+  // What cannot be read, the engine will say in its own words.
+  if (!module) return std::nullopt;
+  TORUS_ASSIGN_OR_RETURN(const bool changed, program::Rewrite(*module));
+  if (!changed) return std::nullopt;
+  return program::WriteHlo(*module);
+}
+
 PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
   State& s = state();
+  auto rewritten = RewriteProgram(s, *args);
+  if (!rewritten) return NewError(rewritten.error());
+  auto program = MakeArgs<PJRT_Program>();
+  const auto* const own_program = args->program;
+  if (*rewritten) {
+    program.code = (*rewritten)->data();
+    program.code_size = (*rewritten)->size();
+    program.format = "hlo";
+    program.format_size = 3;
+    args->program = &program;
+  }
   PJRT_Error* error = CallWithOptions(s, pjrt::kClient_Compile, args, args->compile_options,
                                       args->compile_options_size);
+  args->program = own_program;
   return error != nullptr ? error : Accept(s, args->executable);
 }
 
@@ -166,6 +195,12 @@ class Run {
 
   // Whether it is known where it runs, so that it can be accounted for.
   bool has_place() const { return client_ != nullptr; }
+
+  std::vector<Device*> devices() const {
+    std::vector<Device*> devices;
+    for (size_t d = 0; d < count(); ++d) devices.push_back(&device(d));
+    return devices;
+  }
 
   // RESOURCE_EXHAUSTED where a device or the host has no room for outputs and temporaries.
   Status CheckMemory() const {
@@ -311,7 +346,7 @@ class Run {
 };
 
 // The engine refuses options that are shorter than its own; an older framework's are.
-PJRT_Error* CallExecute(State& s, PJRT_LoadedExecutable_Execute_Args* args) {
+PJRT_Error* CallEngine(State& s, PJRT_LoadedExecutable_Execute_Args* args) {
   const auto slot = pjrt::kLoadedExecutable_Execute;
   if (args->options == nullptr || args->options->struct_size >= sizeof(*args->options)) {
     return s.engine.Call(slot, args);
@@ -326,11 +361,14 @@ PJRT_Error* CallExecute(State& s, PJRT_LoadedExecutable_Execute_Args* args) {
 PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   State& s = state();
   Program* program = FindProgram(s, args->executable);
-  if (program == nullptr) return CallExecute(s, args);
+  if (program == nullptr) return CallEngine(s, args);
   Run run(s, *program, *args);
-  if (!run.has_place()) return CallExecute(s, args);
+  if (!run.has_place()) return CallEngine(s, args);
   if (Status room = run.CheckMemory(); !room.ok()) return NewError(room);
-  if (PJRT_Error* error = CallExecute(s, args)) return error;
+  PJRT_Error* error = HasHostCallbacks(args->options)
+                          ? ExecuteWithHostCallbacks(s, args, run.devices())
+                          : CallEngine(s, args);
+  if (error != nullptr) return error;
   run.Book();
   return nullptr;
 }

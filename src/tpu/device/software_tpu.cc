@@ -5,6 +5,7 @@
 #include <deque>
 #include <utility>
 
+#include "tpu/device/host_callbacks.h"
 #include "tpu/device/state.h"
 
 namespace torus::tpu {
@@ -73,6 +74,7 @@ const PJRT_Api* MakeSoftwareTpu(Result<const PJRT_Api*> engine, SoftwareTpuOptio
   OverrideClientFunctions(*table);
   OverrideBufferFunctions(*table);
   OverrideProgramFunctions(*table);
+  OverrideStreamFunctions(*table);
   return table->api();
 }
 

@@ -77,6 +77,21 @@ struct DeviceClearMemoryStatsArgs {
   PJRT_Device* device;
 };
 
+struct EventCreateArgs {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_Event* event;  // out
+};
+
+struct EventSetArgs {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_Event* event;
+  PJRT_Error_Code error_code;  // 0: no error
+  const char* error_message;
+  size_t error_message_size;
+};
+
 struct ErrorForEachPayloadArgs {
   size_t struct_size;
   PJRT_Extension_Base* extension_start;

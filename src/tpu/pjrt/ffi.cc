@@ -1,0 +1,279 @@
+// Calls through the engine's two tables of functions: its PJRT FFI extension and XLA's FFI table.
+#include "tpu/pjrt/ffi.h"
+
+#include <cstring>
+
+namespace torus::pjrt::ffi {
+namespace {
+
+// ---- XLA's FFI table, as far as Torus calls it
+
+struct ApiVersion {
+  size_t struct_size;
+  void* extension_start;
+  int major_version, minor_version;
+};
+
+struct CreateErrorArgs {
+  size_t struct_size;
+  void* extension_start;
+  const char* message;
+  int code;
+};
+
+struct DestroyErrorArgs {
+  size_t struct_size;
+  void* extension_start;
+  Error* error;
+};
+
+struct TypeId {
+  int64_t type_id;
+};
+
+struct GetContextArgs {
+  size_t struct_size;
+  void* extension_start;
+  ExecutionContext* context;
+  const TypeId* type_id;
+  void* data;  // out
+};
+
+struct DeviceOrdinalArgs {
+  size_t struct_size;
+  void* extension_start;
+  ExecutionContext* context;
+  int32_t device_ordinal;  // out
+};
+
+struct CreateFutureArgs {
+  size_t struct_size;
+  void* extension_start;
+  Future* future;  // out
+};
+
+struct SetAvailableArgs {
+  size_t struct_size;
+  void* extension_start;
+  Future* future;
+};
+
+struct SetErrorArgs {
+  size_t struct_size;
+  void* extension_start;
+  Future* future;
+  Error* error;  // taken over
+};
+
+using AnyFunction = void (*)();
+
+// A handler asked for its metadata finds this at its call frame's extension_start.
+struct MetadataExtension {
+  size_t struct_size;
+  int32_t type;
+  void* next;
+  struct Metadata {
+    size_t struct_size;
+    ApiVersion api_version;
+  } * metadata;
+};
+constexpr int32_t kMetadataExtension = 1;
+
+}  // namespace
+
+struct Api {
+  size_t struct_size;
+  void* extension_start;
+  ApiVersion api_version;
+  const void* internal_api;
+  Error* (*create_error)(CreateErrorArgs*);
+  AnyFunction error_message;
+  void (*destroy_error)(DestroyErrorArgs*);
+  AnyFunction register_handler, stream, register_type;
+  Error* (*get_context)(GetContextArgs*);
+  AnyFunction set_state, get_state, allocate, free, schedule, num_threads;
+  Error* (*create_future)(CreateFutureArgs*);
+  Error* (*set_available)(SetAvailableArgs*);
+  Error* (*set_error)(SetErrorArgs*);
+  AnyFunction run_id;
+  Error* (*device_ordinal)(DeviceOrdinalArgs*);
+};
+
+namespace {
+
+// Whether the call ended well; its error is freed.
+bool Succeeded(const Api* api, Error* error) {
+  if (error == nullptr) return true;
+  DestroyErrorArgs destroy{sizeof(destroy), nullptr, error};
+  api->destroy_error(&destroy);
+  return false;
+}
+
+Error* MakeError(const Api* api, const Status& status) {
+  CreateErrorArgs args{sizeof(args), nullptr, status.message().c_str(),
+                       static_cast<int>(status.code())};
+  return api->create_error(&args);
+}
+
+// ---- The engine's PJRT extension
+
+constexpr int kFfiExtensionType = 5;  // PJRT_Extension_Type_FFI
+// Older extensions have other structs in the same sizes. This one has them as below.
+constexpr int kOldestMinor = 97;
+
+struct RegisterTypeArgs {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  const char* type_name;
+  size_t type_name_size;
+  int64_t type_id;        // in: 0, "choose one"; out
+  const void* type_info;  // of version 3: functions to copy and free data, all null here
+};
+
+struct AddUserDataArgs {
+  size_t struct_size;
+  PJRT_Extension_Base* extension_start;
+  PJRT_ExecuteContext* context;
+  int64_t type_id;
+  void* data;
+  void (*deleter)(void*);  // gone in version 3
+};
+
+struct RegisterHandlerArgs {
+  size_t struct_size;
+  const char* target_name;
+  size_t target_name_size;
+  void* handler;
+  const char* platform_name;
+  size_t platform_name_size;
+  int traits;
+};
+
+struct Extension {
+  PJRT_Extension_Base base;
+  PJRT_Error* (*register_type)(RegisterTypeArgs*);
+  PJRT_Error* (*add_user_data)(AddUserDataArgs*);
+  PJRT_Error* (*register_handler)(RegisterHandlerArgs*);
+};
+
+Result<const Extension*> FindExtension(const Engine& engine) {
+  if (!engine.status().ok()) return torus::Error(engine.status());
+  for (auto* base = engine.api()->extension_start; base != nullptr; base = base->next) {
+    if (static_cast<int>(base->type) == kFfiExtensionType &&
+        engine.api()->pjrt_api_version.minor_version >= kOldestMinor &&
+        base->struct_size >= sizeof(Extension)) {
+      return reinterpret_cast<const Extension*>(base);
+    }
+  }
+  return Unimplemented(
+      "The engine has no PJRT FFI extension of 0.{} or newer, so no code of Torus can run in its "
+      "programs.",
+      kOldestMinor);
+}
+
+}  // namespace
+
+size_t Buffer::bytes(size_t element_bytes) const {
+  size_t bytes = element_bytes;
+  for (const int64_t dimension : dimensions()) bytes *= static_cast<size_t>(dimension);
+  return bytes;
+}
+
+std::optional<int64_t> FindInt(const CallFrame& call, std::string_view name) {
+  constexpr int32_t kScalar = 3, kS64 = 5;
+  const auto& attributes = call.attributes;
+  for (int64_t i = 0; i < attributes.size; ++i) {
+    const ByteSpan& own = *attributes.names[i];
+    if (std::string_view(own.data, own.size) != name || attributes.types[i] != kScalar) continue;
+    const auto* scalar = static_cast<const Scalar*>(attributes.values[i]);
+    if (scalar->dtype == kS64) return *static_cast<const int64_t*>(scalar->value);
+  }
+  return std::nullopt;
+}
+
+void* FindUserData(const CallFrame& call, int64_t type_id) {
+  const TypeId type{type_id};
+  GetContextArgs args{sizeof(args), nullptr, call.context, &type, nullptr};
+  return Succeeded(call.api, call.api->get_context(&args)) ? args.data : nullptr;
+}
+
+std::optional<int> DeviceOrdinal(const CallFrame& call) {
+  if (call.api->struct_size < sizeof(Api)) return std::nullopt;
+  DeviceOrdinalArgs args{sizeof(args), nullptr, call.context, -1};
+  if (!Succeeded(call.api, call.api->device_ordinal(&args))) return std::nullopt;
+  return args.device_ordinal;
+}
+
+Result<Completion> Completion::Defer(CallFrame& call) {
+  CreateFutureArgs args{sizeof(args), nullptr, nullptr};
+  constexpr size_t kNeeded = offsetof(Api, set_error) + sizeof(call.api->set_error);
+  if (call.api->struct_size < kNeeded || !Succeeded(call.api, call.api->create_future(&args))) {
+    return Unimplemented("The engine is too old for operations that end later (XLA FFI 0.1).");
+  }
+  call.future = args.future;
+  return Completion(call.api, args.future);
+}
+
+void Completion::Finish(const Status& status) {
+  if (status.ok()) {
+    SetAvailableArgs args{sizeof(args), nullptr, future_};
+    Succeeded(api_, api_->set_available(&args));
+  } else {
+    SetErrorArgs args{sizeof(args), nullptr, future_, MakeError(api_, status)};
+    Succeeded(api_, api_->set_error(&args));
+  }
+}
+
+void* Answer(CallFrame* call, Function function) {
+  if (call->extension_start != nullptr) {
+    auto* extension = static_cast<MetadataExtension*>(call->extension_start);
+    if (extension->type == kMetadataExtension) {
+      // What is used here is there in every version, so the version is the one that asks.
+      auto& version = extension->metadata->api_version;
+      version.major_version = call->api->api_version.major_version;
+      version.minor_version = call->api->api_version.minor_version;
+      return nullptr;
+    }
+  }
+  const Status status = function(*call);
+  return status.ok() ? nullptr : MakeError(call->api, status);
+}
+
+Status Register(Engine& engine, std::string_view target, RawHandler handler) {
+  constexpr std::string_view kPlatform = "Host";
+  TORUS_ASSIGN_OR_RETURN(const Extension* extension, FindExtension(engine));
+  RegisterHandlerArgs args{.struct_size = sizeof(args),
+                           .target_name = target.data(),
+                           .target_name_size = target.size(),
+                           .handler = reinterpret_cast<void*>(handler),
+                           .platform_name = kPlatform.data(),
+                           .platform_name_size = kPlatform.size(),
+                           .traits = 0};
+  return engine.Take(extension->register_handler(&args));
+}
+
+Result<int64_t> RegisterType(Engine& engine, std::string_view name) {
+  constexpr void* kNoFunctions[8] = {};
+  TORUS_ASSIGN_OR_RETURN(const Extension* extension, FindExtension(engine));
+  RegisterTypeArgs args{.struct_size = sizeof(args),
+                        .extension_start = nullptr,
+                        .type_name = name.data(),
+                        .type_name_size = name.size(),
+                        .type_id = 0,
+                        .type_info = kNoFunctions};
+  TORUS_RETURN_IF_ERROR(engine.Take(extension->register_type(&args)));
+  return args.type_id;
+}
+
+Status AddUserData(Engine& engine, PJRT_ExecuteContext* context, int64_t type_id, void* data) {
+  TORUS_ASSIGN_OR_RETURN(const Extension* extension, FindExtension(engine));
+  AddUserDataArgs args{.struct_size = sizeof(args),
+                       .extension_start = nullptr,
+                       .context = context,
+                       .type_id = type_id,
+                       .data = data,
+                       .deleter = nullptr};
+  return engine.Take(extension->add_user_data(&args));
+}
+
+}  // namespace torus::pjrt::ffi
