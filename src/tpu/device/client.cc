@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tpu/device/chips_lock.h"
 #include "tpu/device/host_callbacks.h"
 #include "tpu/device/state.h"
 
@@ -166,6 +167,10 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   if (!s.engine.status().ok()) return NewError(s.engine.status());
   auto slice = Slice::Read(s.options.slice_source());
   if (!slice) return NewError(slice.error());
+  if (!slice->lock_file().empty()) {
+    const Status locked = LockChips(slice->lock_file(), slice->chips());
+    if (!locked.ok()) return NewError(locked);
+  }
   // The caller's options are for a real TPU's runtime; the engine needs just the number of devices.
   const auto count =
       pjrt::NamedInt("cpu_device_count", static_cast<int64_t>(slice->devices().size()));

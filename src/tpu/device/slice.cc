@@ -3,8 +3,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 
 #include "slice/description.h"
@@ -17,7 +20,11 @@ using hardware::Catalogue;
 using hardware::Topology;
 
 constexpr char kTypeVariable[] = "TPU_ACCELERATOR_TYPE";
+constexpr char kChipsVariable[] = "TPU_VISIBLE_CHIPS";
+constexpr char kBoundsVariable[] = "TPU_CHIPS_PER_PROCESS_BOUNDS";
 constexpr char kDefaultType[] = "v4-8";
+// Upstream's name, and the node's, as hosts may have several.
+constexpr char kLockPrefix[] = "/tmp/libtpu_lockfile.";
 
 std::optional<std::string> Variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no one sets it here
@@ -59,16 +66,19 @@ Result<Slice> FromDescription(const std::string& file, const slice::Description&
         "one host. Use a type of one host, such as {}.",
         file, description.worker_addresses.size(), kDefaultType);
   }
-  if (description.topology.empty()) {
-    return Slice(*type, type->topology, description.memory_limit_bytes);
-  }
+  const auto make = [&](const Topology& topology) {
+    Slice slice(*type, topology, description.memory_limit_bytes);
+    if (!description.node_uid.empty()) slice.set_lock_file(kLockPrefix + description.node_uid);
+    return slice;
+  };
+  if (description.topology.empty()) return make(type->topology);
   const auto topology = hardware::ParseTopology(description.topology);
   if (!topology || topology->count() != type->chips) {
     return InvalidArgument("The slice file {} says TOPOLOGY '{}', but a {} has {} chips ({}).",
                            file, description.topology, type->name, type->chips,
                            type->topology.ToString());
   }
-  return Slice(*type, *topology, description.memory_limit_bytes);
+  return make(*topology);
 }
 
 Result<Slice> FromFile(const std::string& file) {
@@ -98,15 +108,7 @@ DeviceIdentity Identify(int id, int chip, int core, const Topology& topology) {
   return device;
 }
 
-}  // namespace
-
-SliceSource SliceSource::FromEnvironment() {
-  return {.description_file = Variable(slice::kDescriptionVariable),
-          .default_file = slice::kDescriptionPath,
-          .accelerator_type = Variable(kTypeVariable)};
-}
-
-Result<Slice> Slice::Read(const SliceSource& source) {
+Result<Slice> ReadWhole(const SliceSource& source) {
   if (source.description_file) return FromFile(*source.description_file);
   if (access(source.default_file.c_str(), F_OK) == 0) return FromFile(source.default_file);
   TORUS_ASSIGN_OR_RETURN(const AcceleratorType* type,
@@ -115,8 +117,80 @@ Result<Slice> Slice::Read(const SliceSource& source) {
   return Slice(*type, type->topology, 0);
 }
 
+bool IsTrue(const std::optional<std::string>& value) {
+  return value && *value != "0" && *value != "false" && *value != "False";
+}
+
+// Numbers with commas between them; none where it is something else.
+std::optional<std::vector<int>> ParseNumbers(std::string_view text) {
+  std::vector<int> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    const auto [next, error] = std::from_chars(at, end, numbers.emplace_back());
+    if (error != std::errc()) return std::nullopt;
+    if (next == end) return numbers;
+    if (*next != ',') return std::nullopt;
+    at = next + 1;
+  }
+}
+
+Result<std::vector<int>> ParseChips(std::string_view text, size_t count) {
+  auto chips = ParseNumbers(text);
+  if (chips) {
+    std::ranges::sort(*chips);
+    const bool twice = std::ranges::adjacent_find(*chips) != chips->end();
+    const bool in_range = chips->front() >= 0 && static_cast<size_t>(chips->back()) < count;
+    if (!twice && in_range) return *std::move(chips);
+  }
+  return InvalidArgument(
+      "The environment variable {} says '{}'; it takes different numbers from 0 to {} with commas "
+      "between them.",
+      kChipsVariable, text, count - 1);
+}
+
+// The shape of the chips that a process shows; a row where nothing is said.
+Result<Topology> ParseBounds(const std::optional<std::string>& text, size_t chips) {
+  Topology topology{.chips = {static_cast<int>(chips), 1, 1}};
+  if (!text) return topology;
+  const auto bounds = ParseNumbers(*text);
+  if (bounds && bounds->size() == 3) {
+    std::ranges::copy(*bounds, topology.chips.begin());
+    const bool positive = std::ranges::all_of(*bounds, [](int n) { return n > 0; });
+    if (positive && static_cast<size_t>(topology.count()) == chips) return topology;
+  }
+  return InvalidArgument(
+      "The environment variable {} says '{}', which is no shape of the {} chips that {} names.",
+      kBoundsVariable, *text, chips, kChipsVariable);
+}
+
+}  // namespace
+
+SliceSource SliceSource::FromEnvironment() {
+  return {.description_file = Variable(slice::kDescriptionVariable),
+          .default_file = slice::kDescriptionPath,
+          .accelerator_type = Variable(kTypeVariable),
+          .visible_chips =
+              Variable(kChipsVariable) ? Variable(kChipsVariable) : Variable("TPU_VISIBLE_DEVICES"),
+          .process_bounds = Variable(kBoundsVariable),
+          .shared = IsTrue(Variable("ALLOW_MULTIPLE_LIBTPU_LOAD"))};
+}
+
+Result<Slice> Slice::Read(const SliceSource& source) {
+  TORUS_ASSIGN_OR_RETURN(Slice slice, ReadWhole(source));
+  if (source.shared) slice.lock_file_.clear();
+  if (!source.visible_chips) return slice;
+  TORUS_ASSIGN_OR_RETURN(auto chips, ParseChips(*source.visible_chips, slice.chips().size()));
+  TORUS_ASSIGN_OR_RETURN(const Topology topology, ParseBounds(source.process_bounds, chips.size()));
+  Slice visible(*slice.type_, topology, slice.memory_limit_bytes_);
+  visible.chips_ = std::move(chips);
+  visible.lock_file_ = std::move(slice.lock_file_);
+  return visible;
+}
+
 Slice::Slice(const AcceleratorType& type, const Topology& topology, int64_t memory_limit_bytes)
-    : type_(&type), memory_limit_bytes_(memory_limit_bytes) {
+    : type_(&type), chips_(topology.count()), memory_limit_bytes_(memory_limit_bytes) {
+  std::iota(chips_.begin(), chips_.end(), 0);
   const int per_chip = type.generation->devices_per_chip;
   for (int id = 0; id < topology.count() * per_chip; ++id) {
     devices_.push_back(Identify(id, id / per_chip, id % per_chip, topology));

@@ -3,7 +3,7 @@
 // The slice comes from the worker's description (slice/description.h), or from the accelerator type
 // in the environment, or is a v4-8. All devices of the slice are shown in this one process, in
 // upstream's order: chips along x, then y, then z, the cores of a chip one after the other.
-// Thread-safety: a Slice is immutable.
+// Thread-safety: as std::string's.
 #ifndef TORUS_TPU_DEVICE_SLICE_H_
 #define TORUS_TPU_DEVICE_SLICE_H_
 
@@ -23,6 +23,10 @@ struct SliceSource {
   std::optional<std::string> description_file;  // TORUS_SLICE: must be there if named
   std::string default_file;                     // slice::kDescriptionPath: may be missing
   std::optional<std::string> accelerator_type;  // TPU_ACCELERATOR_TYPE
+  // TPU_VISIBLE_CHIPS, or TPU_VISIBLE_DEVICES: the numbers of the chips to show, "0,2"
+  std::optional<std::string> visible_chips;
+  std::optional<std::string> process_bounds;  // TPU_CHIPS_PER_PROCESS_BOUNDS, "1,2,1"
+  bool shared = false;                        // ALLOW_MULTIPLE_LIBTPU_LOAD
 
   static SliceSource FromEnvironment();
 };
@@ -42,7 +46,7 @@ class Slice {
   // slice whose hosts each run their own process.
   static Result<Slice> Read(const SliceSource& source);
 
-  // REQUIRES: `topology` has as many chips as `type`.
+  // REQUIRES: `topology` has at most as many chips as `type`.
   Slice(const hardware::AcceleratorType& type, const hardware::Topology& topology,
         int64_t memory_limit_bytes);
 
@@ -51,12 +55,20 @@ class Slice {
   const std::vector<DeviceIdentity>& devices() const { return devices_; }
   // Cores that one device stands for: 2 with megacore.
   int cores_per_device() const;
+  // Each chip shown, by its number in the whole slice.
+  const std::vector<int>& chips() const { return chips_; }
+  // What stands for these chips (chips_lock.h); empty where they are this process's alone, made for
+  // it without a description that says whose they are.
+  const std::string& lock_file() const { return lock_file_; }
+  void set_lock_file(std::string path) { lock_file_ = std::move(path); }
   // Host memory that the VM may use; 0: the host's own.
   int64_t memory_limit_bytes() const { return memory_limit_bytes_; }
 
  private:
   const hardware::AcceleratorType* type_;
   std::vector<DeviceIdentity> devices_;
+  std::vector<int> chips_;
+  std::string lock_file_;
   int64_t memory_limit_bytes_;
 };
 

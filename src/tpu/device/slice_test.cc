@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "slice/description.h"
+
 namespace torus::tpu {
 namespace {
 
@@ -118,6 +120,32 @@ TEST(Slice, AnUnknownTypeIsToldWhatIsValid) {
   const auto far = Slice::Read({.accelerator_type = "gpu"});
   ASSERT_FALSE(far);
   EXPECT_THAT(far.error().message(), AllOf(HasSubstr("v4-8"), HasSubstr("v6e-1")));
+}
+
+TEST(Slice, ShowsTheChipsThatTheEnvironmentNames) {
+  SliceSource source{.accelerator_type = "v2-8", .visible_chips = "3,1"};
+  auto slice = Slice::Read(source);
+  ASSERT_TRUE(slice) << slice.error().ToString();
+  EXPECT_THAT(slice->chips(), ElementsAre(1, 3));
+  EXPECT_EQ(slice->devices().size(), 4u);
+  EXPECT_THAT(slice->devices().back().coords, ElementsAre(1, 0, 0));
+  source.process_bounds = "1,2,1";
+  EXPECT_THAT(Slice::Read(source)->devices().back().coords, ElementsAre(0, 1, 0));
+  source.process_bounds = "2,2,1";
+  EXPECT_THAT(Slice::Read(source).error().message(), HasSubstr("TPU_CHIPS_PER_PROCESS_BOUNDS"));
+  for (const char* wrong : {"4", "0,0", "a", "0,", "-1"}) {
+    const auto refused = Slice::Read({.accelerator_type = "v2-8", .visible_chips = wrong});
+    ASSERT_FALSE(refused) << wrong;
+    EXPECT_THAT(refused.error().message(), HasSubstr("from 0 to 3"));
+  }
+}
+
+TEST(Slice, OfANodeHasALock) {
+  const std::string file = ::testing::TempDir() + "/slice_with_uid";
+  std::ofstream(file) << slice::Format({.accelerator_type = "v2-8", .node_uid = "abc"});
+  EXPECT_EQ(Slice::Read({.description_file = file})->lock_file(), "/tmp/libtpu_lockfile.abc");
+  EXPECT_EQ(Slice::Read({.description_file = file, .shared = true})->lock_file(), "");
+  EXPECT_EQ(Slice::Read({.accelerator_type = "v2-8"})->lock_file(), "");
 }
 
 }  // namespace
