@@ -2,6 +2,7 @@
 #include "tpu/device/software_tpu.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <utility>
 
@@ -13,6 +14,24 @@ namespace {
 
 State* the_state = nullptr;
 
+// What the table's entries do, behind the check of their struct.
+std::array<pjrt::Function, pjrt::kSlots> the_functions;
+
+// An entry of the table. A struct that lacks inputs would have the function, or the engine, read
+// what is not there; PJRT_Error_Destroy and PJRT_Error_Message have no way to say so.
+template <size_t kSlot>
+PJRT_Error* Enter(void* args) {
+  if (args != nullptr && pjrt::StructSize(args) >= pjrt::LeastSize(kSlot)) {
+    return the_functions[kSlot](args);
+  }
+  if (kSlot == pjrt::kError_Destroy || kSlot == pjrt::kError_Message) return nullptr;
+  return pjrt::NewError(InvalidArgument(
+      "{} got a struct of {} bytes and needs {}. libtpu.so {} serves frameworks of PJRT C API 0.67 "
+      "(jax 0.6) and newer.",
+      pjrt::FunctionName(kSlot), args == nullptr ? 0 : pjrt::StructSize(args),
+      pjrt::LeastSize(kSlot), the_state->options.version));
+}
+
 // Forwards to the engine's function of the same place, or says that it has none.
 template <size_t kSlot>
 PJRT_Error* Forward(void* args) {
@@ -22,6 +41,13 @@ PJRT_Error* Forward(void* args) {
 template <size_t... kSlots>
 void ForwardAll(pjrt::Table& table, std::index_sequence<kSlots...>) {
   ((table.functions[kSlots] = Forward<kSlots>), ...);
+}
+
+// Puts the check of structs before every function.
+template <size_t... kSlots>
+void CheckAll(pjrt::Table& table, std::index_sequence<kSlots...>) {
+  std::ranges::copy(table.functions, the_functions.begin());
+  ((table.functions[kSlots] = Enter<kSlots>), ...);
 }
 
 PJRT_Error* ErrorDestroy(PJRT_Error_Destroy_Args* args) {
@@ -75,6 +101,7 @@ const PJRT_Api* MakeSoftwareTpu(Result<const PJRT_Api*> engine, SoftwareTpuOptio
   OverrideBufferFunctions(*table);
   OverrideProgramFunctions(*table);
   OverrideStreamFunctions(*table);
+  CheckAll(*table, std::make_index_sequence<pjrt::kSlots>());
   return table->api();
 }
 

@@ -1,5 +1,7 @@
-// Names of the functions, and named values.
+// Names of the functions, the sizes of their structs, and named values.
 #include "tpu/pjrt/args.h"
+
+#include <iterator>
 
 namespace torus::pjrt {
 namespace {
@@ -25,6 +27,40 @@ const char* FunctionName(size_t slot) {
   };
   static_assert(std::size(kNames) == kSlots);
   return slot < kSlots ? kNames[slot] : "an unknown PJRT function";
+}
+
+size_t LeastSize(size_t slot) {
+  switch (slot) {
+    // Structs that grew since 0.57, when PJRT last changed one otherwise.
+    case kClient_Create:
+      return offsetof(PJRT_Client_Create_Args, kv_try_get_callback);  // 0.61
+    case kClient_CreateViewOfDeviceBuffer:
+      return offsetof(PJRT_Client_CreateViewOfDeviceBuffer_Args, memory);  // 0.66
+    case kExecutable_DeserializeAndLoad:
+      return offsetof(PJRT_Executable_DeserializeAndLoad_Args,
+                      overridden_serialized_compile_options);  // 0.71
+    case kExecutable_GetCompiledMemoryStats:
+      return offsetof(PJRT_Executable_GetCompiledMemoryStats_Args, peak_memory_in_bytes);  // 0.72
+    case kDevice_GetAttributes:
+      return sizeof(DeviceGetAttributesArgs);
+    case kDevice_ClearMemoryStats:
+      return sizeof(DeviceClearMemoryStatsArgs);
+    case kEvent_Create:
+      return sizeof(EventCreateArgs);
+    case kEvent_Set:
+      return sizeof(EventSetArgs);
+    case kError_ForEachPayload:
+      return sizeof(ErrorForEachPayloadArgs);
+    default:
+      break;
+  }
+  // PJRT's sizes end with the last field, C++'s with the padding behind it.
+  static constexpr size_t kSizes[] = {
+#define X(name) sizeof(PJRT_##name##_Args) - (alignof(PJRT_##name##_Args) - 1),
+#include "tpu/pjrt/header_functions.inc"
+#undef X
+  };
+  return slot < std::size(kSizes) ? kSizes[slot] : sizeof(size_t);
 }
 
 PJRT_NamedValue NamedInt(std::string_view name, int64_t value) {

@@ -27,6 +27,11 @@ inline size_t StructSize(const void* args) {
   return size;
 }
 
+// The least size of the function's struct: what the oldest framework passes that Torus serves (PJRT
+// 0.67, jax 0.6). It holds every input that the function cannot do without. Of functions that are
+// newer than the header only the size is known to be there.
+size_t LeastSize(size_t slot);
+
 // Whether the caller's struct is long enough to hold `field`.
 #define TORUS_PJRT_HAS(args, field) \
   ((args)->struct_size >=           \

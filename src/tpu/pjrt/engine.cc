@@ -94,8 +94,9 @@ PJRT_Error* Engine::WidenIfTooShort(size_t slot, void* args, PJRT_Error* error) 
   message.error = error;
   Message(&message);
   const auto wanted = WantedSize({message.message, message.message_size});
-  // A struct inside this one may be what is too short: then widening this one is no help.
-  if (!wanted || StructSize(args) >= *wanted) return error;
+  // A struct inside this one may be what is too short: then widening this one is no help. And of
+  // functions newer than the header nobody knows which inputs the caller left out.
+  if (!wanted || StructSize(args) >= *wanted || slot >= kHeaderSlots) return error;
   Take(error).ok();
   wanted_[slot].store(*wanted, std::memory_order_relaxed);
   return CallWidened(slot, args);
