@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "tpu/device/kernels.h"
 #include "tpu/device/chips_lock.h"
-#include "tpu/device/host_callbacks.h"
 #include "tpu/device/state.h"
 
 namespace torus::tpu {
@@ -180,7 +180,7 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   if (PJRT_Error* error = s.engine.Call(pjrt::kClient_Create, create.get())) return error;
 
   auto* client = new Client(create->client, *std::move(slice), s.options.host);
-  RegisterHostCallbacks(s.engine);
+  RegisterKernels(s.engine);
   client->platform_version = PlatformVersion(s, client->slice, EngineVersion(s, client->handle));
   s.clients.Insert(client->handle, client);
   if (const Status found = FindDevices(s, *client); !found.ok()) {

@@ -281,23 +281,14 @@ void FreeAtEnd(State& s, Exchange* exchange, std::span<PJRT_Event*> events, bool
   }
 }
 
-Status RegisterWith(pjrt::Engine& engine) {
+}  // namespace
+
+Status RegisterHostCallbacks(pjrt::Engine& engine) {
   TORUS_RETURN_IF_ERROR(ffi::Register(engine, program::kSendTarget, ffi::Handler<Send>));
   TORUS_RETURN_IF_ERROR(ffi::Register(engine, program::kRecvTarget, ffi::Handler<Recv>));
   TORUS_ASSIGN_OR_RETURN(const int64_t type, ffi::RegisterType(engine, "torus.exchange"));
   exchange_type = type;
   return Status();
-}
-
-}  // namespace
-
-void RegisterHostCallbacks(pjrt::Engine& engine) {
-  static Mutex& mutex = *new Mutex;
-  static const PJRT_Api* known_to = nullptr;
-  const MutexLock lock(mutex);
-  if (engine.api() == known_to) return;
-  known_to = engine.api();
-  RegisterWith(engine).ok();
 }
 
 bool HasHostCallbacks(const PJRT_ExecuteOptions* options) {

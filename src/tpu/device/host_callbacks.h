@@ -14,9 +14,8 @@
 
 namespace torus::tpu {
 
-// Makes the engine know the calls, once. It may have no FFI: then it compiles no program with a
-// callback, and says that it does not know the call.
-void RegisterHostCallbacks(pjrt::Engine& engine);
+// Makes the engine know the calls. UNIMPLEMENTED where it has no FFI.
+Status RegisterHostCallbacks(pjrt::Engine& engine);
 
 // Whether the caller of a run gave it callbacks.
 bool HasHostCallbacks(const PJRT_ExecuteOptions* options);
