@@ -45,11 +45,12 @@ def test_hbm_runs_out_as_upstream_says_it(run):
 error = refused(lambda: jnp.zeros(40 * GIB, jnp.int8))
 assert "RESOURCE_EXHAUSTED" in error and "Ran out of memory on HBM" in error, error
 assert "40.00G" in error and "exceeds available HBM (7.48G)" in error, error
-x = jnp.ones(4 * GIB, jnp.int8)
-x.block_until_ready()
+x, y = jnp.ones(3 * GIB, jnp.int8), jnp.ones(3 * GIB, jnp.int8)
+jax.block_until_ready((x, y))
 error = refused(lambda: x + jnp.int8(1))
-assert "RESOURCE_EXHAUSTED" in error and "Attempting to reserve 4.00G" in error, error
-assert "There are 3.48G free" in error, error
+assert "RESOURCE_EXHAUSTED" in error and "Attempting to reserve 3.00G" in error, error
+assert "There are 1.48G free" in error and "Largest tensors:" in error, error
+del y
 del x
 gc.collect()
 assert jnp.ones(8).sum() == 8  # and the process goes on
@@ -100,4 +101,29 @@ for shape, dtype, tiled in (((3, 5), jnp.float32, 2048), ((1000, 1), jnp.float32
     y = jax.jit(lambda v: -v if v.dtype != jnp.int4 else v[::-1])(x)
     assert in_use() == 2 * tiled, (shape, dtype)
     del x, y
+""", TPU_ACCELERATOR_TYPE="v5litepod-1")
+
+
+def test_memory_analysis_counts_tiles(run):
+    run(HELPERS + """
+shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((1000, 5), (5, 3))]
+memory = jax.jit(lambda a, b: a @ b).lower(*shapes).compile().memory_analysis()
+assert memory.argument_size_in_bytes == 8 * 1024 * 4 + 4 * 128 * 4, memory
+assert memory.output_size_in_bytes == 4 * 1024 * 4, memory
+donated = jax.jit(lambda a: a + 1, donate_argnums=0).lower(shapes[0]).compile().memory_analysis()
+assert donated.alias_size_in_bytes == donated.output_size_in_bytes == 8 * 1024 * 4, donated
+""", TPU_ACCELERATOR_TYPE="v5litepod-1")
+
+
+def test_an_error_says_what_is_large_and_what_would_fit(run):
+    run(HELPERS + """
+x, w = jax.ShapeDtypeStruct((2 * MIB, 1024), np.float32), jax.ShapeDtypeStruct((1024, 3), np.float32)
+error = refused(lambda: jax.jit(lambda x, w: (x * 2, jnp.tanh(x) @ w)).lower(x, w).compile())
+assert "E1000: CompileTimeHbmOom: Ran out of memory on HBM" in error, error
+assert "exceeds available HBM (15.75G). HLO module: jit__lambda" in error, error
+assert "8.00G f32[2097152,1024]{1,0} parameter: x" in error, error
+assert "at <string>:" in error and "If the first dimension, 2097152, is a batch" in error, error
+fits = int(error.split("one of ")[1].split(" ")[0])
+x = jax.ShapeDtypeStruct((fits, 1024), np.float32)
+jax.jit(lambda x, w: (x * 2, jnp.tanh(x) @ w)).lower(x, w).compile()
 """, TPU_ACCELERATOR_TYPE="v5litepod-1")

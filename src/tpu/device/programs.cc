@@ -33,6 +33,13 @@ void ReadExecutable(State& s, PJRT_Executable* executable, Program& program) {
         std::max<int64_t>(stats->output_size_in_bytes - stats->alias_size_in_bytes, 0);
     program.temporary_bytes = std::max<int64_t>(stats->temp_size_in_bytes, 0);
   }
+  program.host_bytes = program.run_bytes();
+  if (program.client == nullptr) return;
+  program.facts = ReadFacts(s, executable, *program.client, program.temporary_bytes);
+  if (!program.facts) return;
+  const Footprint& memory = program.facts->compiled.memory;
+  program.output_bytes = memory.outputs - memory.aliased;
+  program.temporary_bytes = memory.temporaries;
 }
 
 Status ReadDevices(State& s, PJRT_LoadedExecutable* loaded, Program& program) {
@@ -81,18 +88,13 @@ Program* FindProgram(State& s, PJRT_LoadedExecutable* loaded) {
 Status CheckCompiled(const Program& program) {
   if (program.devices.empty()) return Status();
   const int64_t limit = program.devices.front()->hbm.limit();
-  if (program.run_bytes() <= limit) return Status();
-  if (program.temporary_bytes > limit) {
-    return ResourceExhausted(
-        "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
-        "temporaries ({}) exceeds available HBM ({}). HLO module: {}.",
-        FormatBytes(program.temporary_bytes), FormatBytes(limit), program.name);
-  }
+  const int64_t total =
+      program.facts ? program.facts->compiled.memory.total() : program.run_bytes();
+  if (total <= limit) return Status();
   return ResourceExhausted(
-      "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for outputs "
-      "({}) and HLO temporaries ({}) exceeds available HBM ({}). HLO module: {}.",
-      FormatBytes(program.output_bytes), FormatBytes(program.temporary_bytes), FormatBytes(limit),
-      program.name);
+      "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
+      "temporaries ({}) exceeds available HBM ({}). HLO module: {}.{}",
+      FormatBytes(total), FormatBytes(limit), program.name, program.advice());
 }
 
 PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args) {
@@ -238,15 +240,16 @@ class Run {
     return one_ != nullptr ? 1 : std::min(args_.num_devices, program_.devices.size());
   }
   Device& device(size_t d) const { return one_ != nullptr ? *one_ : *program_.devices[d]; }
-  int64_t total_bytes() const { return program_.run_bytes() * static_cast<int64_t>(count()); }
+  int64_t total_bytes() const { return program_.host_bytes * static_cast<int64_t>(count()); }
 
   Status NoRoom(const Hbm& hbm) const {
     const auto free = FormatBytes(std::max<int64_t>(hbm.free(), 0));
     return ResourceExhausted(
         "Error loading program '{}': Ran out of memory on HBM: Attempting to reserve {} at the "
         "bottom of memory. That was not possible. There are {} free, 0B reserved, and {} "
-        "reservable. ({})",
-        program_.name, FormatBytes(program_.run_bytes()), free, free, hbm.name());
+        "reservable. ({}){}",
+        program_.name, FormatBytes(program_.run_bytes()), free, free, hbm.name(),
+        program_.advice());
   }
 
   // The sizes and places of a first run's outputs. Null where the engine does not tell them all.

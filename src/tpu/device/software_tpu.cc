@@ -100,6 +100,7 @@ const PJRT_Api* MakeSoftwareTpu(Result<const PJRT_Api*> engine, SoftwareTpuOptio
   OverrideClientFunctions(*table);
   OverrideBufferFunctions(*table);
   OverrideProgramFunctions(*table);
+  OverrideExecutableFunctions(*table);
   OverrideStreamFunctions(*table);
   CheckAll(*table, std::make_index_sequence<pjrt::kSlots>());
   return table->api();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "tpu/device/executables.h"
 #include "tpu/device/hbm.h"
 #include "tpu/device/host_memory.h"
 #include "tpu/device/pointer_map.h"
@@ -95,12 +96,16 @@ struct Program {
   std::vector<Device*> devices;  // it runs on these, in the order of its argument lists
   int64_t output_bytes = 0;      // a device's, less what it takes over from donated arguments
   int64_t temporary_bytes = 0;   // a device's, while it runs
+  int64_t host_bytes = 0;        // what a device's run takes of the host
+  std::shared_ptr<const Facts> facts;  // null where the engine does not show the program
   Mutex learning;                // guards the making of what follows
   std::atomic<const OutputPlan*> plan = nullptr;
   std::atomic<const std::vector<size_t>*> donated = nullptr;  // arguments it takes over
 
   // New memory that one device needs for a run.
   int64_t run_bytes() const { return output_bytes + temporary_bytes; }
+  // What an error of too little memory says beside upstream's words.
+  std::string_view advice() const { return facts ? facts->compiled.advice : std::string_view(); }
 };
 
 // Buffers that are being filled piece by piece.
@@ -123,6 +128,7 @@ struct State {
   PointerMap<MemorySpace> memories;  // by PJRT_Memory
   PointerMap<Buffer> buffers;        // by PJRT_Buffer
   PointerMap<Program*> programs;     // by PJRT_LoadedExecutable, owned
+  PointerMap<std::shared_ptr<const Facts>> executables;  // by PJRT_Executable
   PointerMap<Transfer*> transfers;   // by PJRT_AsyncHostToDeviceTransferManager, owned
 };
 

@@ -1,0 +1,192 @@
+// Sizes of a program's values, and what is said where they are too large.
+#include "tpu/device/compiled.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "tpu/device/hbm.h"
+#include "tpu/program/hlo_attributes.h"
+#include "tpu/program/source.h"
+
+namespace torus::tpu {
+namespace {
+
+using program::HloComputation;
+using program::HloInstruction;
+using program::HloModule;
+using program::HloShape;
+
+constexpr int64_t kHostSpace = 5;  // xla::Layout::kHostMemorySpace
+
+int64_t Dense(const HloShape& shape) {
+  int64_t bytes = DenseBytes(BitsOf(shape.element_type), shape.dimensions);
+  for (const auto& element : shape.tuple) bytes += Dense(element);
+  return bytes;
+}
+
+// The shape of a result's part; null where there is none.
+const HloShape* Part(const HloShape& shape, const std::vector<int64_t>& index) {
+  const HloShape* part = &shape;
+  for (const int64_t i : index) {
+    if (i < 0 || static_cast<size_t>(i) >= part->tuple.size()) return nullptr;
+    part = &part->tuple[i];
+  }
+  return part;
+}
+
+// Computations whose instructions' results lie in memory: all but those of fusions and of what a
+// reduction, a sort or the like applies to each element.
+std::unordered_set<int64_t> InMemory(const HloModule& module) {
+  std::unordered_set<int64_t> found{module.entry_computation_id};
+  std::vector<int64_t> left{module.entry_computation_id};
+  while (!left.empty()) {
+    const auto* computation = module.Find(left.back());
+    left.pop_back();
+    if (computation == nullptr) continue;
+    for (const auto& instruction : computation->instructions) {
+      const auto& op = instruction.opcode;
+      if (op != "while" && op != "call" && op != "conditional") continue;
+      for (const int64_t id : instruction.called) {
+        if (found.insert(id).second) left.push_back(id);
+      }
+    }
+  }
+  return found;
+}
+
+struct Value {
+  const HloInstruction* instruction;
+  int64_t bytes;
+};
+
+// What the program holds in memory, largest first.
+std::vector<Value> ValuesOf(const HloModule& module, const Tiling& tiling) {
+  std::vector<Value> values;
+  const auto in_memory = InMemory(module);
+  for (const auto& computation : module.computations) {
+    if (!in_memory.contains(computation.id)) continue;
+    const bool entry = computation.id == module.entry_computation_id;
+    for (const auto& instruction : computation.instructions) {
+      const auto& op = instruction.opcode;
+      const bool new_memory = op != "tuple" && op != "get-tuple-element" && op != "bitcast" &&
+                              op != "while" && op != "call" && (entry || op != "parameter");
+      if (new_memory) values.push_back({&instruction, TiledBytes(tiling, instruction.shape)});
+    }
+  }
+  std::ranges::stable_sort(values, std::ranges::greater(), &Value::bytes);
+  return values;
+}
+
+int64_t Leading(const HloShape& shape) {
+  return shape.dimensions.empty() ? 0 : shape.dimensions.front();
+}
+
+// The batch size with which the program would fit, if the first dimension of its largest value is
+// one; 0 where that is not to be seen.
+int64_t FittingBatch(const HloModule& module, const std::vector<Value>& values,
+                     const Tiling& tiling, const Footprint& memory, int64_t limit) {
+  const int64_t batch = values.empty() ? 0 : Leading(values.front().instruction->shape);
+  if (batch < 2 || module.entry() == nullptr) return 0;
+  int64_t fixed = 0;
+  bool is_an_arguments = false;
+  for (const auto& instruction : module.entry()->instructions) {
+    if (instruction.opcode != "parameter") continue;
+    const bool scales = Leading(instruction.shape) == batch;
+    is_an_arguments |= scales;
+    if (!scales) fixed += TiledBytes(tiling, instruction.shape);
+  }
+  const int64_t scaling = memory.total() - fixed;
+  if (!is_an_arguments || scaling <= 0 || limit <= fixed) return 0;
+  const auto fits = static_cast<int64_t>(static_cast<double>(limit - fixed) /
+                                         static_cast<double>(scaling) * static_cast<double>(batch));
+  const int64_t whole_tiles = fits >= 2048 ? 1024 : fits >= 16 ? 8 : 1;  // no padding on top
+  return fits / whole_tiles * whole_tiles;
+}
+
+std::string AdviceOn(const HloModule& module, const Tiling& tiling, const Footprint& memory,
+                     int64_t limit) {
+  const auto values = ValuesOf(module, tiling);
+  std::string text = fmt::format(
+      "\nArguments {}, outputs {} ({} of them in the place of arguments), temporaries {}; sizes "
+      "are of one device, with the padding of tiles.\nLargest tensors:",
+      FormatBytes(memory.arguments), FormatBytes(memory.outputs), FormatBytes(memory.aliased),
+      FormatBytes(memory.temporaries));
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < std::min(kShown, values.size()); ++i) {
+    const auto& [instruction, bytes] = values[i];
+    text += fmt::format("\n  {} {} {}", FormatBytes(bytes), instruction->shape.ToString(),
+                        instruction->opcode);
+    const int64_t dense = Dense(instruction->shape);
+    if (bytes > dense + dense / 8)
+      text += fmt::format(", {} of it padding", FormatBytes(bytes - dense));
+    const auto source = SourceText(module, *instruction);
+    if (!source.empty()) text += ": " + source;
+  }
+  if (const int64_t batch = FittingBatch(module, values, tiling, memory, limit); batch > 0) {
+    text += fmt::format(
+        "\nIf the first dimension, {}, is a batch, one of {} would fit. Otherwise use more chips, "
+        "narrower types or jax.checkpoint.",
+        Leading(values.front().instruction->shape), batch);
+  } else {
+    text += "\nUse more chips, narrower types or jax.checkpoint.";
+  }
+  return text;
+}
+
+Footprint FootprintOf(const HloModule& module, const Tiling& tiling, int64_t dense_temporaries) {
+  Footprint memory;
+  const HloComputation* entry = module.entry();
+  if (entry == nullptr) return memory;
+  for (const auto& instruction : entry->instructions) {
+    if (instruction.opcode == "parameter")
+      memory.arguments += TiledBytes(tiling, instruction.shape);
+  }
+  if (const auto* root = entry->Find(entry->root_id)) {
+    memory.outputs = TiledBytes(tiling, root->shape);
+    for (const auto& alias : program::AliasesOf(module)) {
+      if (const auto* part = Part(root->shape, alias.output_index)) {
+        memory.aliased += TiledBytes(tiling, *part);
+      }
+    }
+  }
+  double tiled = 0, dense = 0;
+  for (const auto& [instruction, bytes] : ValuesOf(module, tiling)) {
+    if (instruction->opcode == "parameter") continue;
+    tiled += static_cast<double>(bytes);
+    dense += static_cast<double>(Dense(instruction->shape));
+  }
+  const double growth = dense > 0 ? tiled / dense : 1;
+  memory.temporaries = static_cast<int64_t>(static_cast<double>(dense_temporaries) * growth);
+  return memory;
+}
+
+}  // namespace
+
+int64_t TiledBytes(const Tiling& tiling, const HloShape& shape) {
+  if (shape.layout && shape.layout->memory_space == kHostSpace) return 0;
+  int64_t bytes = tiling.Bytes(BitsOf(shape.element_type), shape.dimensions);
+  for (const auto& element : shape.tuple) bytes += TiledBytes(tiling, element);
+  return bytes;
+}
+
+program::Roofline RooflineOf(const hardware::Generation& generation) {
+  // Of the published bandwidth, libtpu reckons with so much: 737.7 of v5e's 819 GB/s.
+  constexpr double kReached = 0.9007;
+  constexpr int64_t kVectorMemory = int64_t{128} << 20;  // v5e's
+  const double devices = generation.devices_per_chip;
+  return {.flops = generation.peak_bf16_flops / devices,
+          .bytes = kReached * generation.hbm_bandwidth / devices,
+          .vector_memory_bytes = kVectorMemory};
+}
+
+Compiled Examine(const HloModule& module, const hardware::Generation& generation,
+                 int64_t dense_temporaries, int64_t limit) {
+  const Tiling tiling(generation);
+  Compiled compiled;
+  compiled.memory = FootprintOf(module, tiling, dense_temporaries);
+  compiled.cost = program::CostOf(module, RooflineOf(generation));
+  compiled.advice = AdviceOn(module, tiling, compiled.memory, limit);
+  return compiled;
+}
+
+}  // namespace torus::tpu

@@ -1,0 +1,113 @@
+// Each PJRT_Executable that a framework holds is known by its address, with the facts of the loaded
+// executable that it is of.
+#include "tpu/device/executables.h"
+
+#include "tpu/device/state.h"
+
+namespace torus::tpu {
+namespace {
+
+using pjrt::MakeArgs;
+
+// The serialized program after the engine's optimizations; none where it has none to give.
+std::optional<std::string> OptimizedProgram(State& s, PJRT_Executable* executable) {
+  auto program = MakeArgs<PJRT_Program>();
+  auto args = MakeArgs<PJRT_Executable_OptimizedProgram_Args>();
+  args.executable = executable;
+  args.program = &program;
+  const auto slot = pjrt::kExecutable_OptimizedProgram;
+  if (!s.engine.Take(s.engine.Call(slot, &args)).ok()) return std::nullopt;  // its size
+  std::string code(program.code_size, '\0');
+  program.code = code.data();
+  if (!s.engine.Take(s.engine.Call(slot, &args)).ok()) return std::nullopt;
+  return code;
+}
+
+void AddProperty(Facts& facts, std::string name, double value) {
+  facts.names.push_back(std::move(name));
+  PJRT_NamedValue property{};
+  property.struct_size = PJRT_NamedValue_STRUCT_SIZE;
+  property.type = PJRT_NamedValue_kFloat;
+  property.float_value = static_cast<float>(value);
+  property.value_size = 1;
+  facts.properties.push_back(property);
+}
+
+// XLA's names.
+void AddProperties(Facts& facts) {
+  const auto& cost = facts.compiled.cost;
+  AddProperty(facts, "flops", cost.flops);
+  AddProperty(facts, "transcendentals", cost.transcendentals);
+  AddProperty(facts, "bytes accessed", cost.bytes);
+  AddProperty(facts, "bytes accessedout{}", cost.output_bytes);
+  for (size_t i = 0; i < cost.operand_bytes.size(); ++i) {
+    AddProperty(facts, fmt::format("bytes accessed{}{{}}", i), cost.operand_bytes[i]);
+  }
+  AddProperty(facts, "optimal_seconds", cost.seconds);
+  for (size_t i = 0; i < facts.names.size(); ++i) {
+    facts.properties[i].name = facts.names[i].data();
+    facts.properties[i].name_size = facts.names[i].size();
+  }
+}
+
+PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
+  State& s = state();
+  const auto slot = pjrt::kLoadedExecutable_GetExecutable;
+  if (PJRT_Error* error = s.engine.Call(slot, args)) return error;
+  const auto program = s.programs.Find(args->loaded_executable);
+  if (program && (*program)->facts) s.executables.Insert(args->executable, (*program)->facts);
+  return nullptr;
+}
+
+PJRT_Error* ExecutableDestroy(PJRT_Executable_Destroy_Args* args) {
+  State& s = state();
+  s.executables.Take(args->executable);
+  return s.engine.Call(pjrt::kExecutable_Destroy, args);
+}
+
+PJRT_Error* GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
+  State& s = state();
+  const auto slot = pjrt::kExecutable_GetCompiledMemoryStats;
+  if (PJRT_Error* error = s.engine.Call(slot, args)) return error;
+  const auto facts = s.executables.Find(args->executable);
+  if (!facts) return nullptr;
+  const Footprint& memory = (*facts)->compiled.memory;
+  args->argument_size_in_bytes = memory.arguments;
+  args->output_size_in_bytes = memory.outputs;
+  args->alias_size_in_bytes = memory.aliased;
+  args->temp_size_in_bytes = memory.temporaries;
+  return nullptr;
+}
+
+PJRT_Error* GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
+  State& s = state();
+  const auto facts = s.executables.Find(args->executable);
+  if (!facts) return s.engine.Call(pjrt::kExecutable_GetCostAnalysis, args);
+  args->properties = (*facts)->properties.data();
+  args->num_properties = (*facts)->properties.size();
+  return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable, const Client& client,
+                                       int64_t dense_temporaries) {
+  const auto code = OptimizedProgram(s, executable);
+  if (!code) return nullptr;
+  const auto module = program::ReadHloDump(*code);  // HloModuleProtoWithConfig has it in field 1
+  if (!module) return nullptr;
+  const auto& generation = client.slice.generation();
+  auto facts = std::make_shared<Facts>();
+  facts->compiled = Examine(*module, generation, dense_temporaries, generation.usable_hbm_bytes);
+  AddProperties(*facts);
+  return facts;
+}
+
+void OverrideExecutableFunctions(pjrt::Table& table) {
+  Override(table, pjrt::kLoadedExecutable_GetExecutable, GetExecutable);
+  Override(table, pjrt::kExecutable_Destroy, ExecutableDestroy);
+  Override(table, pjrt::kExecutable_GetCompiledMemoryStats, GetCompiledMemoryStats);
+  Override(table, pjrt::kExecutable_GetCostAnalysis, GetCostAnalysis);
+}
+
+}  // namespace torus::tpu

@@ -1,0 +1,33 @@
+// What executables say of themselves: memory and cost, as a TPU's compiler would.
+#ifndef TORUS_TPU_DEVICE_EXECUTABLES_H_
+#define TORUS_TPU_DEVICE_EXECUTABLES_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tpu/device/compiled.h"
+#include "tpu/pjrt/args.h"
+
+namespace torus::tpu {
+
+struct Client;
+struct State;
+
+// What is told of an executable: immutable, shared by a loaded executable and what is made of it.
+struct Facts {
+  Compiled compiled;
+  std::vector<std::string> names;           // of the properties
+  std::vector<PJRT_NamedValue> properties;  // of PJRT_Executable_GetCostAnalysis
+};
+
+// Reads the engine's compiled program. Null where the engine does not give it.
+// `dense_temporaries`: what the engine says it needs beside arguments and results.
+std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable, const Client& client,
+                                       int64_t dense_temporaries);
+
+void OverrideExecutableFunctions(pjrt::Table& table);
+
+}  // namespace torus::tpu
+
+#endif  // TORUS_TPU_DEVICE_EXECUTABLES_H_
