@@ -124,6 +124,36 @@ def test_a_request_thrown_in_by_a_connection_that_closes_at_once_has_no_effect(s
     assert service.ok("GET", f"/v2/{torus.PARENT}/nodes").get("nodes", []) == []
 
 
+HOLD = textwrap.dedent("""
+    import resource, socket, sys
+    resource.setrlimit(resource.RLIMIT_NOFILE, (6000, 6000))
+    held, begin = [], sys.argv[2].encode().decode("unicode_escape").encode()
+    for _ in range(4500):
+        s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+        held.append(s)
+        try: s.sendall(begin)
+        except OSError: pass
+    print("held", flush=True)
+    sys.stdin.read()
+""")
+
+
+@pytest.mark.parametrize("begin", ["", "GET / HTTP/1.1\\r\\n", "PR", "PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n"],
+                         ids=["silent", "http", "undecided", "grpc"])
+def test_users_who_are_refused_do_not_shut_the_owner_out(service, begin):
+    """However many connections another user holds open, and whatever he sends, they take no room."""
+    files = f"/proc/{service.process.pid}/fd"
+    before = len(os.listdir(files))
+    holder = subprocess.Popen(["prlimit", "--nofile=6000", "/usr/bin/python3", "-c", HOLD, str(service.port), begin],
+                              preexec_fn=become(OTHER), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        assert service.call("GET", "/v2/projects/p/locations")[0] == 200
+        torus.eventually(lambda: len(os.listdir(files)) < before + 100, 8, "few descriptors in use")
+    finally:
+        holder.communicate()
+
+
 def test_a_user_who_is_not_root_owns_his_service_and_keeps_others_out(tmp_path):
     """The service of an ordinary user: he and root may, a third may not."""
     os.chmod(tmp_path, 0o755)

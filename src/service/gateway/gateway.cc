@@ -24,6 +24,8 @@ constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
 constexpr auto kFirstBytesTime = 10s;
 constexpr int kThreads = 2;
 constexpr int kMaxHttpConnections = 4096;
+// Of users who are refused, all together: however many they try, the owner's find room.
+constexpr int kMaxRefused = 64;
 constexpr std::string_view kPreface = "PRI";
 
 }  // namespace
@@ -97,7 +99,15 @@ class Gateway::Impl {
         continue;
       }
       const auto executor = socket.get_executor();
-      asio::co_spawn(executor, TellApart(std::move(socket)), asio::detached);
+      Status allowed = guard_.Check(socket.native_handle());
+      if (allowed.ok()) {
+        asio::co_spawn(executor, TellApart(std::move(socket)), asio::detached);
+      } else if (refused_ < kMaxRefused) {
+        asio::co_spawn(
+            executor,
+            Refuse(std::move(socket), std::move(allowed), std::make_unique<Gauge>(refused_)),
+            asio::detached);
+      }
     }
   }
 
@@ -106,15 +116,29 @@ class Gateway::Impl {
     socket.set_option(tcp::no_delay(true), ignored);
     const bool is_grpc = co_await HasPreface(socket);
     if (!socket.is_open()) co_return;
-    Status allowed = guard_.Check(socket.native_handle());
     if (is_grpc) {
-      GrpcServer* server = allowed.ok() ? grpc_.get() : Refusing();
-      if (server != nullptr) server->Take(socket.release());
+      grpc_->Take(socket.release());
       co_return;
     }
     if (connections_ >= kMaxHttpConnections) co_return;
     const Gauge connection(connections_);
-    co_await ServeHttp(std::move(socket), rest_, std::move(allowed), busy_);
+    co_await ServeHttp(std::move(socket), rest_, {}, busy_);
+  }
+
+  // Tells another user why not, by either protocol. `held` counts the connection until it is over.
+  asio::awaitable<void> Refuse(tcp::socket socket, Status refusal,
+                               [[maybe_unused]] std::unique_ptr<Gauge> held) {
+    const bool is_grpc = co_await HasPreface(socket);
+    if (!socket.is_open()) co_return;
+    if (!is_grpc) {
+      co_await ServeHttp(std::move(socket), rest_, std::move(refusal), busy_);
+      co_return;
+    }
+    GrpcServer* server = Refusing();
+    if (server == nullptr) co_return;
+    asio::steady_timer over(socket.get_executor(), GrpcServer::kRefusalTime);
+    server->Take(socket.release());
+    co_await over.async_wait(kNoThrow);
   }
 
   // The gRPC server that tells others than the service's user why not: few machines need it, so it
@@ -164,6 +188,7 @@ class Gateway::Impl {
   std::unique_ptr<GrpcServer> refusing_ TORUS_GUARDED_BY(refusing_mutex_);
   std::vector<std::thread> threads_;
   std::atomic<int> connections_ = 0;
+  std::atomic<int> refused_ = 0;
   std::atomic<int> busy_ = 0;
   bool stopped_ = false;
 };

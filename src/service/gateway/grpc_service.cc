@@ -9,6 +9,9 @@
 namespace torus::gateway {
 namespace {
 
+// The time that a refused client has: to begin, to be told, and to end.
+constexpr int kRefusedStepMs = 5'000;
+
 grpc::Status ToGrpc(const Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), status.message()};
 }
@@ -69,6 +72,11 @@ grpc::ServerGenericBidiReactor* GrpcService::CreateReactor(
 Result<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Registry& registry, Status refusal) {
   std::unique_ptr<GrpcServer> server(new GrpcServer(registry, std::move(refusal)));
   grpc::ServerBuilder builder;
+  if (!server->service_.refusal().ok()) {
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kRefusedStepMs);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, kRefusedStepMs);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, kRefusedStepMs);
+  }
   builder.RegisterCallbackGenericService(&server->service_);
   server->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

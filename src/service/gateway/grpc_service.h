@@ -23,6 +23,7 @@ class GrpcService : public grpc::CallbackGenericService {
       : registry_(registry), refusal_(std::move(refusal)) {}
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
+  const Status& refusal() const { return refusal_; }
 
  private:
   const Registry& registry_;
@@ -31,6 +32,9 @@ class GrpcService : public grpc::CallbackGenericService {
 
 class GrpcServer {
  public:
+  // A connection that is refused has ended after this time.
+  static constexpr auto kRefusalTime = std::chrono::seconds(16);
+
   // Serves at once. `registry` is not owned; `refusal` as above. INTERNAL: gRPC does not start.
   static Result<std::unique_ptr<GrpcServer>> Start(const Registry& registry, Status refusal = {});
 

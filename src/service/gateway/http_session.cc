@@ -23,6 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kRequestTime = 30s;
 constexpr auto kIdleTime = 75s;
+constexpr auto kRefusedTime = 5s;
 constexpr auto kDrainTime = 2s;
 constexpr size_t kMaxDrain = 16 << 20;
 constexpr uint32_t kMaxHeader = 64 << 10;
@@ -124,7 +125,7 @@ class Session {
     }
     const Gauge busy(busy_);
     auto request = parser.release();
-    const bool keep_alive = request.keep_alive();
+    const bool keep_alive = request.keep_alive() && allowed_.ok();
     const bool head = request.method() == http::verb::head;
     Status allowed = allowed_;
     if (allowed.ok())
@@ -149,11 +150,11 @@ class Session {
   }
 
   asio::awaitable<beast::error_code> Read(Parser& parser) {
-    stream_.expires_after(first_ ? kRequestTime : kIdleTime);
+    stream_.expires_after(first_ ? patience_ : kIdleTime);
     first_ = false;
     auto [error, size] = co_await http::async_read_header(stream_, buffer_, parser, kNoThrow);
     if (error || parser.is_done()) co_return error;  // most requests have no body
-    stream_.expires_after(kRequestTime);
+    stream_.expires_after(patience_);
     if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       http::response<http::empty_body> go_on(http::status::continue_, 11);
       std::tie(error, size) = co_await http::async_write(stream_, go_on, kNoThrow);
@@ -164,7 +165,7 @@ class Session {
   }
 
   asio::awaitable<bool> Write(Response response) {
-    stream_.expires_after(kRequestTime);
+    stream_.expires_after(patience_);
     const auto [error, size] = co_await http::async_write(stream_, response, kNoThrow);
     co_return !error;
   }
@@ -173,6 +174,7 @@ class Session {
   beast::flat_buffer buffer_;
   const Rest& rest_;
   const Status allowed_;
+  const std::chrono::seconds patience_ = allowed_.ok() ? kRequestTime : kRefusedTime;
   std::atomic<int>& busy_;
   bool first_ = true;
 };

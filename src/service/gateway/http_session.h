@@ -1,7 +1,7 @@
 // One HTTP/1.1 connection: Boost.Beast reads and writes, Rest answers.
 //
 // Limits: 64 KiB of headers, 4 MiB of body (gRPC's default too), 30 s for a client to send a
-// request, 75 s of idling between two.
+// request, 75 s of idling between two. One who is refused has 5 s and one request.
 #ifndef TORUS_SERVICE_GATEWAY_HTTP_SESSION_H_
 #define TORUS_SERVICE_GATEWAY_HTTP_SESSION_H_
 

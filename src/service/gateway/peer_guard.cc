@@ -5,6 +5,7 @@
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
+#include <netinet/tcp.h>
 #include <pwd.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -38,8 +39,10 @@ Result<Ends> EndsOf(int socket) {
 }
 
 // A socket that its process has closed lives on for a moment, without an inode and as if root's.
-Result<uid_t> OwnerUnlessClosed(uid_t user, uint64_t inode) {
-  if (inode == 0) return NotFound("the other end is closed");
+// Once it is gone, who listens at its port, or calls from there by now, is somebody else.
+Result<uid_t> OwnerUnlessClosed(uid_t user, uint64_t inode, int state) {
+  if (inode == 0 || state == TCP_LISTEN || state == TCP_SYN_SENT)
+    return NotFound("the other end is closed");
   return user;
 }
 
@@ -86,7 +89,7 @@ Result<uid_t> AskSockDiag(const Ends& ends) {
       answer->nlmsg_len < NLMSG_LENGTH(sizeof(inet_diag_msg)))
     return Unavailable("sock_diag does not know the socket");
   const auto* found = static_cast<const inet_diag_msg*>(NLMSG_DATA(answer));
-  return OwnerUnlessClosed(found->idiag_uid, found->idiag_inode);
+  return OwnerUnlessClosed(found->idiag_uid, found->idiag_inode, found->idiag_state);
 }
 
 // "0100007F:1D2E", as /proc/net/tcp writes an end: each word as the host reads it.
@@ -108,12 +111,14 @@ Result<uid_t> ReadTable(const Ends& ends) {
     std::string number, from, to, skip;
     words >> number >> from >> to;
     if (from != peer || to != own) continue;
-    for (int i = 0; i < 4; ++i) words >> skip;  // state, queues, timer, retransmits
+    int state = 0;
+    words >> std::hex >> state >> std::dec;
+    for (int i = 0; i < 3; ++i) words >> skip;  // queues, timer, retransmits
     uid_t user = 0;
     uint64_t timeout = 0, inode = 0;
     words >> user >> timeout >> inode;
     if (!words) break;
-    return OwnerUnlessClosed(user, inode);
+    return OwnerUnlessClosed(user, inode, state);
   }
   return NotFound("the other end is closed");
 }
@@ -175,10 +180,13 @@ bool PeerGuard::MayConnect(uid_t user) const {
 
 Status PeerGuard::Check(int socket) const {
   const auto user = PeerUser(socket);
-  if (user && MayConnect(*user)) return {};
+  if (!user)
+    return PermissionDenied("It cannot be told whose the connection is: {}.",
+                            user.error().message());
+  if (MayConnect(*user)) return {};
   // A line a user, however often he tries.
   const MutexLock lock(mutex_);
-  if (user && refused_.insert(*user).second)
+  if (refused_.insert(*user).second)
     spdlog::warn("connections of {} are refused; --allow-group=GROUP lets a group in",
                  UserName(*user));
   return refusal();

@@ -30,7 +30,8 @@ class PeerGuard {
   PeerGuard(PeerGuard&& other) noexcept
       : group_(other.group_), group_name_(std::move(other.group_name_)) {}
 
-  // Whether the user at the other end may use the service: OK, or refusal().
+  // Whether the user at the other end may use the service: OK, refusal(), or PERMISSION_DENIED with
+  // why it is not known who he is.
   Status Check(int socket) const;
 
   // What a refused client is told: PERMISSION_DENIED with who may, and how to be let in.
