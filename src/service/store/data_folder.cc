@@ -26,6 +26,27 @@ bool IsForeign(const std::filesystem::path& folder) {
   return false;
 }
 
+// Closes a folder that was there to others. What another user owns, or all share, is no place for
+// records, disks and sockets that root trusts.
+Status MakePrivate(const std::filesystem::path& folder) {
+  struct stat info {};
+  if (stat(folder.c_str(), &info) != 0) return {};  // said below, by what cannot be opened in it
+  if (info.st_uid != geteuid())
+    return FailedPrecondition(
+        "The data folder {} belongs to another user (uid {}). Give it to the user who runs torus "
+        "(chown {} {}), or name another with --data-dir.",
+        folder.string(), info.st_uid, geteuid(), folder.string());
+  if ((info.st_mode & S_ISVTX) != 0)
+    return FailedPrecondition(
+        "The folder {} is shared by all users. Name one of your own with --data-dir, such as "
+        "{}/torus.",
+        folder.string(), folder.string());
+  if ((info.st_mode & 077) != 0 && chmod(folder.c_str(), 0700) != 0)
+    return FailedPrecondition("Cannot close the data folder {} to others: {}.", folder.string(),
+                              strerror(errno));
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DataFolder>> DataFolder::Open(const std::filesystem::path& path) {
@@ -42,8 +63,9 @@ Result<std::unique_ptr<DataFolder>> DataFolder::Open(const std::filesystem::path
   if (error)
     return FailedPrecondition("Cannot make the data folder {}: {}. Name another with --data-dir.",
                               folder.string(), error.message());
+  TORUS_RETURN_IF_ERROR(MakePrivate(folder));
   const std::string file = folder / "lock";
-  const int lock = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int lock = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (lock < 0)
     return FailedPrecondition(
         "The data folder {} is not writable: {}. Give it to the user who runs torus, or name "

@@ -17,9 +17,9 @@ namespace torus::store {
 
 class DataFolder {
  public:
-  // Makes the folder where there is none (mode 0700) and takes its lock until destruction.
-  // FAILED_PRECONDITION: not writable, in use by another service (its pid is named), or there
-  // already and full of something else.
+  // Makes the folder where there is none, closes it to others (mode 0700) and takes its lock until
+  // destruction. FAILED_PRECONDITION: not writable, in use by another service (its pid is named),
+  // or there already and another user's, shared by all users (sticky), or full of something else.
   static Result<std::unique_ptr<DataFolder>> Open(const std::filesystem::path& path);
   ~DataFolder();
   DataFolder(const DataFolder&) = delete;
