@@ -26,10 +26,13 @@ PJRT_Error* PluginInitialize(PJRT_Plugin_Initialize_Args* args) {
 
 PJRT_Error* PluginAttributes(PJRT_Plugin_Attributes_Args* args) {
   State& s = state();
-  if (PJRT_Error* error = s.engine.Call(pjrt::kPlugin_Attributes, args)) return error;
+  // Not the caller's: jaxlib 0.6 says it has no room for their number, but reads it.
+  auto engines = MakeArgs<PJRT_Plugin_Attributes_Args>();
+  if (PJRT_Error* error = s.engine.Call(pjrt::kPlugin_Attributes, &engines)) return error;
   // Attributes live as long as the process; the engine's are the same each time.
   static const auto& attributes = *new std::vector<PJRT_NamedValue>([&] {
-    std::vector<PJRT_NamedValue> all(args->attributes, args->attributes + args->num_attributes);
+    std::vector<PJRT_NamedValue> all(engines.attributes,
+                                     engines.attributes + engines.num_attributes);
     all.push_back(pjrt::NamedString("torus_version", s.options.version));
     return all;
   }());

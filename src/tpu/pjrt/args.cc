@@ -31,6 +31,17 @@ const char* FunctionName(size_t slot) {
 
 size_t LeastSize(size_t slot) {
   switch (slot) {
+    case kPlugin_Attributes:  // all of it output; 0.70's size leaves out the last field
+      return offsetof(PJRT_Plugin_Attributes_Args, num_attributes);
+    // Whose last field is an input that cannot be null.
+    case kEvent_OnReady:
+      return sizeof(PJRT_Event_OnReady_Args);
+    case kClient_DefaultDeviceAssignment:
+      return sizeof(PJRT_Client_DefaultDeviceAssignment_Args);
+    case kClient_DmaUnmap:
+      return sizeof(PJRT_Client_DmaUnmap_Args);
+    case kClient_FulfillAliasBuffer:
+      return sizeof(PJRT_Client_FulfillAliasBuffer_Args);
     // Structs that grew since 0.57, when PJRT last changed one otherwise.
     case kClient_Create:
       return offsetof(PJRT_Client_Create_Args, kv_try_get_callback);  // 0.61
@@ -54,9 +65,12 @@ size_t LeastSize(size_t slot) {
     default:
       break;
   }
-  // PJRT's sizes end with the last field, C++'s with the padding behind it.
+  // PJRT's sizes end with the last field, C++'s with the padding behind it; and PJRT's header has
+  // more than once named the last field but one. The object that a function is about comes third.
+  static constexpr size_t kObject = 3 * sizeof(void*);
   static constexpr size_t kSizes[] = {
-#define X(name) sizeof(PJRT_##name##_Args) - (alignof(PJRT_##name##_Args) - 1),
+#define X(name) \
+  std::min(sizeof(PJRT_##name##_Args), std::max(kObject, sizeof(PJRT_##name##_Args) - 15)),
 #include "tpu/pjrt/header_functions.inc"
 #undef X
   };
