@@ -4,7 +4,7 @@
 # docs/conformance.md. Fails on a failure that tests/conformance/jax_expected.toml does not list.
 #   scripts/conformance.sh jax --source DIR                 all groups (hours)
 #   scripts/conformance.sh jax --source DIR --only pjit     … one; may be repeated
-#   scripts/conformance.sh jax --source DIR --every 5       … every fifth test of each file
+#   scripts/conformance.sh jax --source DIR --every 5       … one in five tests of each file
 #   scripts/conformance.sh jax --table                      runs nothing; writes the table again
 # DIR is a checkout of github.com/jax-ml/jax at the tag of the version in
 # tests/conformance/requirements.in. What has a result is not run again: --fresh forgets it.

@@ -21,10 +21,11 @@ import xml.etree.ElementTree as ElementTree
 
 import jax
 
+import page
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = ROOT / "build/conformance/results"
-PAGE = ROOT / "docs/conformance.md"
 BAR = 0.99  # of the tests that the CPU passes
 
 # The files of each group, without "_test.py".
@@ -73,7 +74,8 @@ def environment(side, options):
 
 def stamp(side, options):
     """What a result depends on, beside JAX's source."""
-    made = {"jax": jax.__version__, "cases": options.cases, "every": options.every}
+    made = {"jax": jax.__version__, "cases": options.cases, "every": options.every,
+            "sample": hashlib.sha256((HERE / "sample.py").read_bytes()).hexdigest()[:12]}
     if side == "tpu":
         made |= {"type": options.type,
                  "library": hashlib.sha256(library().read_bytes()).hexdigest()[:12]}
@@ -185,7 +187,7 @@ def table(rows):
              "passes | failures listed / not | run |", "|-|-|-|-|-|-|-|"]
     for row in rows:
         how = row["note"]["stamp"]
-        run = ("all" if how["every"] == 1 else f"every {how['every']}th") + \
+        run = ("all" if how["every"] == 1 else f"1 in {how['every']}") + \
             (", cut by time" if row["cut"] else "")
         lines.append(
             "| {} | {}_test | {} | {} | {} of {} | {} / {} | {} |".format(
@@ -203,16 +205,6 @@ def table(rows):
     return "\n".join(lines)
 
 
-def write_page(text):
-    """Puts the table between its two marks."""
-    begin, end = "<!-- scripts/conformance.sh jax writes this -->", "<!-- end -->"
-    page = PAGE.read_text()
-    if begin not in page:
-        sys.exit(f"error: {PAGE} lacks the line {begin}")
-    PAGE.write_text(re.sub(f"({re.escape(begin)}\n).*?({re.escape(end)})",
-                           lambda m: f"{m[1]}{text}\n{m[2]}", page, count=1, flags=re.S))
-
-
 def check_source(source):
     if not (source / "tests/pjit_test.py").exists():
         sys.exit(f"error: {source} is no checkout of JAX: it has no tests/pjit_test.py")
@@ -228,7 +220,7 @@ def parse():
     parser = argparse.ArgumentParser(prog="scripts/conformance.sh jax")
     parser.add_argument("--source", type=pathlib.Path, help="a checkout of JAX's source")
     parser.add_argument("--only", action="append", choices=GROUPS, help="a group; may be repeated")
-    parser.add_argument("--every", type=int, default=1, help="run every Nth test of a file")
+    parser.add_argument("--every", type=int, default=1, help="run one in N tests of a file")
     parser.add_argument("--cases", type=int, default=1, help="JAX_NUM_GENERATED_CASES")
     parser.add_argument("--type", default="v5litepod-8", help="the slice: 8 chips")
     parser.add_argument("--jobs", type=int, default=2, help="processes of pytest-xdist")
@@ -256,7 +248,7 @@ def main():
             for test, message in row["unexpected"]:
                 print(f"  unexpected: {test}: {message.strip()[-300:]!r}", flush=True)
     rows = [row for name in FILES if (row := compare(name, expected))]
-    write_page(table(rows))
+    page.write("scripts/conformance.sh jax", table(rows))
     chosen = [n for g in options.only or GROUPS for n in GROUPS[g]]
     bad = [r["name"] for r in rows if r["unexpected"] and r["name"] in chosen]
     missing = [] if options.table else [n for n in chosen if n not in {r["name"] for r in rows}]
