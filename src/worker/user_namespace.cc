@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdint>
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "worker/oci_config.h"
 
@@ -23,11 +24,14 @@ namespace {
 // The child: becomes that user, keeping its capabilities (some hosts let no others make a user
 // namespace), makes the namespace, says so with 1, or with 2 that it could not, and waits to be
 // killed. Only system calls: it is a copy of one thread of many.
-[[noreturn]] void MakeAndWait(uint32_t uid, int ready) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void MakeAndWait(pid_t maker, uint32_t uid, int ready) {
   const bool made = prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) == 0 &&
                     syscall(SYS_setresgid, uid, uid, uid) == 0 &&
                     syscall(SYS_setresuid, uid, uid, uid) == 0 && unshare(CLONE_NEWUSER) == 0;
+  // It ends with its maker. Not before here: the kernel forgets that when a process changes its
+  // user.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != maker) _exit(1);
   const uint64_t answer = made ? 1 : 2;
   (void)!write(ready, &answer, sizeof(answer));
   for (;;) pause();
@@ -62,9 +66,11 @@ Result<Fd> MapAndOpen(pid_t child, uint32_t uid_base, int ready) {
 Result<UserNamespace> UserNamespace::Make(uint32_t uid_base) {
   const Fd ready(eventfd(0, EFD_CLOEXEC));
   if (!ready) return Error(ErrnoStatus(errno, "make", "an eventfd"));
+  const pid_t maker = getpid();
   const pid_t child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, 0, 0));
   if (child < 0) return Error(ErrnoStatus(errno, "make", "a process for a user namespace"));
-  if (child == 0) MakeAndWait(uid_base, ready.get());
+  if (child == 0) MakeAndWait(maker, uid_base, ready.get());
+  FaultPoint("worker.user_namespace");
   auto fd = MapAndOpen(child, uid_base, ready.get());
   kill(child, SIGKILL);
   while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {

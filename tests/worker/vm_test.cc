@@ -285,12 +285,13 @@ TEST_F(VmTest, ACommandInsideThatHangsHoldsUpNoDelete) {
 }
 
 TEST_F(VmTest, KilledAtEveryStepItEndsWellAllTheSame) {
-  for (const char* point :
-       {"worker.lock", "worker.pin", "worker.host_key", "worker.guest_files", "worker.files",
-        "worker.disk_made", "worker.disk_attached", "worker.disk_mounted", "worker.mount_lower",
-        "worker.mount_root", "worker.config", "worker.create", "worker.rules", "worker.link",
-        "worker.vm_network", "worker.metadata", "worker.plumbed", "worker.start",
-        "worker.started"}) {
+  for (const char* point : {"worker.lock",        "worker.pin",           "worker.host_key",
+                            "worker.guest_files", "worker.files",         "worker.user_namespace",
+                            "worker.disk_made",   "worker.disk_attached", "worker.disk_mounted",
+                            "worker.mount_lower", "worker.mount_root",    "worker.config",
+                            "worker.create",      "worker.rules",         "worker.link",
+                            "worker.vm_network",  "worker.metadata",      "worker.plumbed",
+                            "worker.start",       "worker.started"}) {
     SCOPED_TRACE(point);
     setenv("TORUS_FAULT", point, 1);
     Order(RUN, Spec());
