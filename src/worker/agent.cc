@@ -97,7 +97,7 @@ bool Agent::Step() {
   Status status;
   switch (action) {
     case Action::kNothing:
-      if (order.desired() == RUN && live) Watch(order);
+      if (order.desired() == RUN && live) Watch(order, *live);
       return false;
     case Action::kStart:
       status = StartVm(order);
@@ -196,9 +196,11 @@ Status Agent::AwaitSsh(const WorkerOrder& order) {
   return {};
 }
 
-void Agent::Watch(const WorkerOrder& order) {
+void Agent::Watch(const WorkerOrder& order, const ProcessIdentity& init) {
   if (Clock::now() < next_look_) return;
   next_look_ = Clock::now() + kLook;
+  if (const Status kept = sandbox_.KeepBounds(order.vm(), init); !kept.ok())
+    spdlog::error("the VM's rules are gone and cannot be put back: {}", kept.ToString());
   const auto answers = Sandbox::SshAnswers(order.vm().address(), kLook);
   const std::string untold = answers ? "" : answers.error().message();
   if (!answers && untold != untold_) spdlog::warn("{}", untold);

@@ -41,8 +41,8 @@ class Agent {
   Status RemoveVm();
   // Waits for sshd, then reports RUNNING. When it does not come, has another started and says so.
   Status AwaitSsh(const WorkerOrder& order);
-  // Looks every few seconds whether a running VM still answers.
-  void Watch(const WorkerOrder& order);
+  // Looks every few seconds whether a running VM still answers, and is still kept in its bounds.
+  void Watch(const WorkerOrder& order, const ProcessIdentity& init);
   // Serves the spec's metadata in the network of process `pid`, unless that is served already.
   Status Serve(const VmSpec& vm, int64_t pid);
   Accounts ReadKeys(const VmSpec& vm);

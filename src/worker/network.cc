@@ -3,13 +3,19 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/ranges.h>
+#include <linux/netfilter.h>
+#include <linux/netfilter/nf_tables.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netlink.h>
 #include <net/if.h>
 #include <sched.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <sstream>
 #include <thread>
 
@@ -85,6 +91,35 @@ std::vector<std::string> OtherLinks() {
       links.emplace_back(name);
   if_freenameindex(all);
   return links;
+}
+
+// Whether the kernel says that there is no such inet table of nft's. By netlink, which costs
+// nothing: running nft for every VM every few seconds would.
+bool LacksTable(const std::string& name) {
+  const Fd netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER));
+  struct {
+    nlmsghdr header;
+    nfgenmsg family;
+    nlattr attribute;
+    char name[64];
+  } message{};
+  if (!netlink || name.size() >= sizeof(message.name)) return false;
+  name.copy(message.name, sizeof(message.name) - 1);
+  message.attribute.nla_type = NFTA_TABLE_NAME;
+  message.attribute.nla_len = static_cast<uint16_t>(NLA_HDRLEN + name.size() + 1);
+  message.family.nfgen_family = NFPROTO_INET;
+  message.header.nlmsg_type = (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_GETTABLE;
+  message.header.nlmsg_flags = NLM_F_REQUEST;
+  message.header.nlmsg_len =
+      static_cast<uint32_t>(NLMSG_LENGTH(sizeof(nfgenmsg)) + NLA_ALIGN(message.attribute.nla_len));
+  if (send(netlink.get(), &message, message.header.nlmsg_len, 0) < 0) return false;
+  alignas(nlmsghdr) char buffer[8192];
+  const ssize_t size = recv(netlink.get(), buffer, sizeof(buffer), 0);
+  const auto* answer = reinterpret_cast<const nlmsghdr*>(buffer);
+  if (size < 0 || !NLMSG_OK(answer, static_cast<size_t>(size)) ||
+      answer->nlmsg_type != NLMSG_ERROR || answer->nlmsg_len < NLMSG_LENGTH(sizeof(nlmsgerr)))
+    return false;
+  return static_cast<const nlmsgerr*>(NLMSG_DATA(answer))->error == -ENOENT;
 }
 
 // Has the host forward, for its VMs and for nobody else.
@@ -243,6 +278,16 @@ Status Plumb(const VmPaths& vm, const NetworkPlan& plan) {
     return Run({"nft", "-f", "-"}, VmRules());
   }));
   FaultPoint("worker.vm_network");
+  return Forward();
+}
+
+Status KeepRules(const VmPaths& vm, const NetworkPlan& plan) {
+  if (!LacksTable(vm.table())) return {};
+  spdlog::warn(
+      "the VM's nft table {} is gone and is made anew: something has emptied the rules of this "
+      "host's firewall (a restart of nftables.service does)",
+      vm.table());
+  TORUS_RETURN_IF_ERROR(Run({"nft", "-f", "-"}, HostRules(vm, plan)));
   return Forward();
 }
 

@@ -66,6 +66,10 @@ std::string RouterRules(const std::vector<std::string>& links);
 // taken away from there.
 Status Plumb(const VmPaths& vm, const NetworkPlan& plan);
 
+// Puts the rules of a VM that runs back if they are gone: without them it reaches the host and
+// other VMs. Cheap when they stand.
+Status KeepRules(const VmPaths& vm, const NetworkPlan& plan);
+
 // Removes link, address, route and rules, whatever there is of them.
 Status Unplumb(const VmPaths& vm);
 

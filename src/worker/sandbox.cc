@@ -263,16 +263,24 @@ Status Sandbox::Create(const VmSpec& vm) {
   return status;
 }
 
-Status Sandbox::Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>& plumbed) {
-  const auto init = Init();
-  if (!init) return Internal("the sandbox's first process is gone before it was started");
+NetworkPlan Sandbox::PlanOf(const VmSpec& vm, int64_t pid) const {
   NetworkPlan plan{.address = vm.address(),
                    .resolvers = HostResolvers().addresses,
                    .mtu = host_.mtu,
-                   .sandbox_pid = init->pid};
+                   .sandbox_pid = pid};
   for (const std::string& peer : vm.worker_addresses())
     if (peer != vm.address()) plan.peers.push_back(peer);
-  TORUS_RETURN_IF_ERROR(Plumb(paths_, plan));
+  return plan;
+}
+
+Status Sandbox::KeepBounds(const VmSpec& vm, const ProcessIdentity& init) const {
+  return KeepRules(paths_, PlanOf(vm, init.pid));
+}
+
+Status Sandbox::Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>& plumbed) {
+  const auto init = Init();
+  if (!init) return Internal("the sandbox's first process is gone before it was started");
+  TORUS_RETURN_IF_ERROR(Plumb(paths_, PlanOf(vm, init->pid)));
   LiftFileLimit();
   TORUS_RETURN_IF_ERROR(LimitTcpMemory(paths_.cgroup(), LimitsOf(vm).memory / 8));
   TORUS_RETURN_IF_ERROR(plumbed(init->pid));

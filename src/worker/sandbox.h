@@ -19,6 +19,7 @@
 #include "worker.pb.h"
 #include "worker/accounts.h"
 #include "worker/limits.h"
+#include "worker/network.h"
 #include "worker/vm_paths.h"
 
 namespace torus::worker {
@@ -61,6 +62,9 @@ class Sandbox {
   Result<std::map<std::string, std::string>> HostKeys() const;
 
   const VmPaths& paths() const { return paths_; }
+  // Puts back what the host has lost of the running VM's bounds: the rules of its network.
+  Status KeepBounds(const VmSpec& vm, const ProcessIdentity& init) const;
+
   // The limits that hold for this spec on this host.
   Limits LimitsOf(const VmSpec& vm) const;
 
@@ -71,6 +75,7 @@ class Sandbox {
   // Runs a script of /run/torus in the VM, as its root; returns its output. Nothing of it is left
   // when its time is over.
   Result<std::string> Exec(const std::string& script, std::chrono::milliseconds timeout) const;
+  NetworkPlan PlanOf(const VmSpec& vm, int64_t pid) const;
   Status Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>& plumbed);
   Status Runc(std::vector<std::string> arguments, std::chrono::milliseconds timeout) const;
   void StopGently(const ProcessIdentity& init) const;

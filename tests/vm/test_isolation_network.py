@@ -19,7 +19,7 @@ import threading
 import pytest
 
 import torus
-from tpu_vm import CREATE, DATA, LocalService, ssh_greets
+from tpu_vm import CREATE, DATA, LocalService, ssh_greets, tag
 
 INTERNET, CLOUD, CLOUD6 = "198.51.100.7", "169.254.169.254", "fd00:ec2::254"
 HOST, LAN, FAR = "192.0.2.1", "192.0.2.2", "203.0.113.2"
@@ -278,6 +278,18 @@ def test_the_host_becomes_no_router_for_its_neighbours(boxed, machines):
         assert lan.reaches(FAR)
         run("nft", "-f", "-", input=rules)
         assert not lan.reaches(FAR)
+
+
+def test_rules_that_the_host_has_lost_come_back(boxed, machines):
+    """As after a restart of nftables.service, whose rules begin with "flush ruleset"."""
+    table = f"torus_{tag(boxed.uid('inside'))}"
+    with machines[0].server("0.0.0.0"):
+        assert attempt(boxed, HOST) == DROPPED
+        run("nft", "delete", "table", "inet", table)
+        torus.eventually(lambda: table in run("nft", "list", "tables"), what="the VM's table")
+        assert attempt(boxed, HOST) == DROPPED
+    with machines[1].server(INTERNET):
+        assert attempt(boxed, INTERNET) == "OK"
 
 
 def test_abstract_sockets_are_the_hosts_own(boxed, machines):
