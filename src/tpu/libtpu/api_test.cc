@@ -1,6 +1,7 @@
 // Every function of the PJRT C API: a good call, structs of older and newer frameworks, structs too
 // short to be read, and objects freed in each order that PJRT allows. Nothing crashes, nothing is
-// written behind a struct's end, no entry is null.
+// written behind a struct's end, no entry is null. And many rounds, which leave nothing behind;
+// TORUS_SOAK=1 makes them 10,000.
 //
 // Run thrice (CMakeLists.txt): on the bare engine, which shows that the good calls are good; on
 // libtpu.so; and on libtpu.so over the fake engine, which sanitizers can look into.
@@ -10,9 +11,15 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
+#include <thread>
 #include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include "tpu/pjrt/engine.h"
 #include "tpu/testing/pjrt_user.h"
@@ -371,6 +378,9 @@ bool MayBeRefused(size_t slot) {
 // The function's struct as a caller of `size` bytes has it, filled as far as it goes; and the call.
 Status CallWithSize(size_t slot, const Case& of, size_t size) {
   World& w = World::Get();
+#ifdef __SANITIZE_ADDRESS__
+  const __lsan::ScopedDisabler not_freed_here;
+#endif
   alignas(8) char whole[pjrt::kAmpleSize] = {};
   if (!of.fill(w, whole)) return Unimplemented("{} (what it needs)", pjrt::FunctionName(slot));
   std::memcpy(whole, &size, sizeof(size));
@@ -562,6 +572,60 @@ TEST_F(Freeing, AnErrorIsReadAndFreed) {
   ASSERT_NE(error, nullptr);
   const Status status = PjrtUser::Take(w.api, error);
   EXPECT_FALSE(status.message().empty());
+}
+
+// ---- Many rounds
+
+// Compiles, runs and frees one program; `number` makes it another program each time.
+Status Round(World& w, int number) {
+  std::string code = w.code;
+  if (const auto at = code.find("1.0"); at != code.npos) {
+    code.replace(at, 3, std::to_string(number) + ".0");
+  }
+  TORUS_ASSIGN_OR_RETURN(PJRT_LoadedExecutable * program, w.user.Compile(code));
+  TORUS_ASSIGN_OR_RETURN(PJRT_Buffer * argument, w.user.FromHost({1, 2, 3}));
+  TORUS_ASSIGN_OR_RETURN(const auto outputs, w.user.Run(program, {argument}, 1));
+  TORUS_RETURN_IF_ERROR(w.user.Destroy(argument));
+  TORUS_RETURN_IF_ERROR(w.user.Destroy(outputs.front()));
+  return w.user.Destroy(program);
+}
+
+int64_t ResidentBytes() {
+  int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST(Rounds, LeaveNothingBehind) {
+  World& w = World::Get();
+  const bool soak = std::getenv("TORUS_SOAK") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  const int rounds = soak ? 10'000 : 300;
+  int64_t before = 0;
+  for (int i = 0; i < rounds; ++i) {
+    if (i == rounds / 3) before = ResidentBytes();  // arenas and caches have their size by then
+    const Status done = Round(w, i);
+    ASSERT_TRUE(done.ok()) << done.ToString();
+  }
+  const int64_t grown = ResidentBytes() - before;
+  RecordProperty("grown_bytes", std::to_string(grown));
+  std::printf("%d rounds; the last two thirds grew the process by %ld KiB\n", rounds, grown / 1024);
+#ifndef TORUS_SANITIZED  // which keep freed memory for a while
+  EXPECT_LT(grown, 8 << 20);
+#endif
+}
+
+TEST(Rounds, RunSideBySide) {
+  World& w = World::Get();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&w, t] {
+      for (int i = 0; i < 25; ++i) {
+        const Status done = Round(w, 100 * t + i);
+        EXPECT_TRUE(done.ok()) << done.ToString();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
