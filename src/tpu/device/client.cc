@@ -286,11 +286,11 @@ PJRT_Error* DeviceMemoryStats(PJRT_Device_MemoryStats_Args* args) {
   set(args->num_allocs, args->num_allocs_is_set, hbm.allocations());
   set(args->largest_alloc_size, args->largest_alloc_size_is_set, hbm.largest());
   set(args->bytes_limit, args->bytes_limit_is_set, hbm.limit());
+  set(args->bytes_reservable_limit, args->bytes_reservable_limit_is_set, hbm.limit());
   set(args->bytes_reserved, args->bytes_reserved_is_set, 0);
   set(args->peak_bytes_reserved, args->peak_bytes_reserved_is_set, 0);
   set(args->largest_free_block_bytes, args->largest_free_block_bytes_is_set,
       std::max<int64_t>(hbm.free(), 0));
-  args->bytes_reservable_limit_is_set = false;
   args->pool_bytes_is_set = false;
   args->peak_pool_bytes_is_set = false;
   return nullptr;

@@ -41,7 +41,7 @@ TEST(Libtpu, RunsAProgramAndKeepsItsAccount) {
   ASSERT_TRUE(sum) << sum.error().ToString();
   EXPECT_THAT(*sum, ElementsAre(11, 41, 91));
 
-  EXPECT_EQ(user->MemoryStats()->bytes_in_use, 3 * 12);
+  EXPECT_EQ(user->MemoryStats()->bytes_in_use, 3 * 512);  // three floats take a tile
   for (PJRT_Buffer* buffer : {a, x, (*outputs)[0]}) EXPECT_TRUE(user->Destroy(buffer).ok());
   EXPECT_EQ(user->MemoryStats()->bytes_in_use, 0);
   EXPECT_TRUE(user->Destroy(*program).ok());
