@@ -15,6 +15,9 @@
 namespace torus::program {
 namespace {
 
+// xla.HloInstructionProto
+constexpr protozero::pbf_tag_type kSharding = 40;
+
 bool IsTransfer(const HloInstruction& instruction) {
   const auto& opcode = instruction.opcode;
   return (opcode == "send" || opcode == "send-done" || opcode == "recv" || opcode == "recv-done") &&
@@ -28,7 +31,6 @@ void RewriteStart(const HloComputation& computation, HloInstruction& transfer) {
 }
 
 void TakeResultsOf(const HloInstruction& done, HloInstruction& call) {
-  constexpr protozero::pbf_tag_type kSharding = 40;  // xla.HloInstructionProto
   call.shape = RowMajor(done.shape);
   call.others = wire::Without(call.others, kSharding);
   if (const auto sharding = ShardingOf(done)) {
