@@ -153,17 +153,16 @@ void Forget(State& s, const Client* client) {
   s.topologies.EraseIf([client](const Client* other) { return other == client; });
 }
 
-PJRT_Error* DestroyClient(State& s, PJRT_Client_Destroy_Args* args) {
-  if (const auto client = s.clients.Take(args->client)) {
-    PJRT_Error* error = s.engine.Call(pjrt::kClient_Destroy, args);
+PJRT_Error* ClientDestroy(PJRT_Client_Destroy_Args* args) {
+  State& s = state();
+  const auto client = s.clients.Take(args->client);
+  PJRT_Error* error = s.engine.Call(pjrt::kClient_Destroy, args);
+  if (client) {
     Forget(s, *client);
     delete *client;
-    return error;
   }
-  return s.engine.Call(pjrt::kClient_Destroy, args);
+  return error;
 }
-
-PJRT_Error* ClientDestroy(PJRT_Client_Destroy_Args* args) { return DestroyClient(state(), args); }
 
 PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   State& s = state();
@@ -174,25 +173,10 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
     const Status locked = LockChips(slice->lock_file(), slice->chips());
     if (!locked.ok()) return NewError(locked);
   }
-  // The caller's options are for a real TPU's runtime; the engine needs just the number of devices.
-  const auto count =
-      pjrt::NamedInt("cpu_device_count", static_cast<int64_t>(slice->devices().size()));
-  Ample<PJRT_Client_Create_Args> create;
-  create->create_options = &count;
-  create->num_options = 1;
-  if (PJRT_Error* error = s.engine.Call(pjrt::kClient_Create, create.get())) return error;
-
-  auto* client = new Client(create->client, *std::move(slice), s.options.host);
-  RegisterKernels(s.engine);
-  client->platform_version = PlatformVersion(s, client->slice, EngineVersion(s, client->handle));
-  s.clients.Insert(client->handle, client);
-  if (const Status found = FindDevices(s, *client); !found.ok()) {
-    auto destroy = MakeArgs<PJRT_Client_Destroy_Args>();
-    destroy.client = client->handle;
-    s.engine.Take(DestroyClient(s, &destroy)).ok();
-    return NewError(found);
-  }
-  args->client = client->handle;
+  // The caller's options are for a real TPU's runtime.
+  const auto client = MakeClient(s, *std::move(slice));
+  if (!client) return NewError(client.error());
+  args->client = (*client)->handle;
   return nullptr;
 }
 
@@ -315,6 +299,31 @@ Device::Device(Client* client, PJRT_Device* handle, const DeviceIdentity* identi
                  pjrt::NamedInt("num_cores", slice.cores_per_device()),
                  pjrt::NamedInt("slice_index", 0)},
       hbm(slice.generation().usable_hbm_bytes, identity->hbm_name) {}
+
+Result<Client*> MakeClient(State& s, Slice slice) {
+  const auto count =
+      pjrt::NamedInt("cpu_device_count", static_cast<int64_t>(slice.devices().size()));
+  Ample<PJRT_Client_Create_Args> create;
+  create->create_options = &count;
+  create->num_options = 1;
+  TORUS_RETURN_IF_ERROR(s.engine.Take(s.engine.Call(pjrt::kClient_Create, create.get())));
+
+  auto* client = new Client(create->client, std::move(slice), s.options.host);
+  RegisterKernels(s.engine);
+  client->platform_version = PlatformVersion(s, client->slice, EngineVersion(s, client->handle));
+  s.clients.Insert(client->handle, client);
+  if (const Status found = FindDevices(s, *client); !found.ok()) {
+    DestroyClient(s, client).ok();
+    return Error(found);
+  }
+  return client;
+}
+
+Status DestroyClient(State& s, Client* client) {
+  auto destroy = MakeArgs<PJRT_Client_Destroy_Args>();
+  destroy.client = client->handle;
+  return s.engine.Take(ClientDestroy(&destroy));
+}
 
 void OverrideClientFunctions(pjrt::Table& table) {
   Override(table, pjrt::kPlugin_Initialize, PluginInitialize);

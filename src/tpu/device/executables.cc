@@ -50,19 +50,17 @@ void AddProperties(Facts& facts) {
   }
 }
 
-PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
-  State& s = state();
-  const auto slot = pjrt::kLoadedExecutable_GetExecutable;
-  if (PJRT_Error* error = s.engine.Call(slot, args)) return error;
-  const auto program = s.programs.Find(args->loaded_executable);
-  if (program && (*program)->facts) s.executables.Insert(args->executable, (*program)->facts);
-  return nullptr;
-}
-
 PJRT_Error* ExecutableDestroy(PJRT_Executable_Destroy_Args* args) {
   State& s = state();
   s.executables.Take(args->executable);
-  return s.engine.Call(pjrt::kExecutable_Destroy, args);
+  const auto loaded = s.unloaded.Take(args->executable);
+  PJRT_Error* error = s.engine.Call(pjrt::kExecutable_Destroy, args);
+  if (loaded) {
+    auto destroy = MakeArgs<PJRT_LoadedExecutable_Destroy_Args>();
+    destroy.executable = *loaded;
+    s.engine.Take(LoadedExecutableDestroy(&destroy)).ok();
+  }
+  return error;
 }
 
 PJRT_Error* GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
@@ -101,6 +99,15 @@ std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable, co
   facts->compiled = Examine(*module, generation, dense_temporaries, generation.usable_hbm_bytes);
   AddProperties(*facts);
   return facts;
+}
+
+PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
+  State& s = state();
+  const auto slot = pjrt::kLoadedExecutable_GetExecutable;
+  if (PJRT_Error* error = s.engine.Call(slot, args)) return error;
+  const auto program = s.programs.Find(args->loaded_executable);
+  if (program && (*program)->facts) s.executables.Insert(args->executable, (*program)->facts);
+  return nullptr;
 }
 
 void OverrideExecutableFunctions(pjrt::Table& table) {

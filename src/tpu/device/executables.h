@@ -26,6 +26,9 @@ struct Facts {
 std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable, const Client& client,
                                        int64_t dense_temporaries);
 
+// PJRT_LoadedExecutable_GetExecutable.
+PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args);
+
 void OverrideExecutableFunctions(pjrt::Table& table);
 
 }  // namespace torus::tpu

@@ -97,12 +97,6 @@ Status CheckCompiled(const Program& program) {
       FormatBytes(total), FormatBytes(limit), program.name, program.advice());
 }
 
-PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args) {
-  State& s = state();
-  if (const auto program = s.programs.Take(args->executable)) delete *program;
-  return s.engine.Call(pjrt::kLoadedExecutable_Destroy, args);
-}
-
 // Keeps a fresh executable if it can ever run; destroys it otherwise.
 PJRT_Error* Accept(State& s, PJRT_LoadedExecutable* loaded) {
   const Program* program = FindProgram(s, loaded);
@@ -162,10 +156,26 @@ PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
   return error != nullptr ? error : Accept(s, args->executable);
 }
 
-// Compiles for a topology, without a client to load into.
+// Compiles for a topology, without devices to load onto: by the client that it is of.
 PJRT_Error* Compile(PJRT_Compile_Args* args) {
-  return CallWithOptions(state(), pjrt::kCompile, args, args->compile_options,
-                         args->compile_options_size);
+  State& s = state();
+  const auto client = s.topologies.Find(args->topology);
+  if (!client) {
+    return CallWithOptions(s, pjrt::kCompile, args, args->compile_options,
+                           args->compile_options_size);
+  }
+  Ample<PJRT_Client_Compile_Args> compile;
+  compile->client = (*client)->handle;
+  compile->program = args->program;
+  compile->compile_options = args->compile_options;
+  compile->compile_options_size = args->compile_options_size;
+  if (PJRT_Error* error = ClientCompile(compile.get())) return error;
+  auto get = MakeArgs<PJRT_LoadedExecutable_GetExecutable_Args>();
+  get.loaded_executable = compile->executable;
+  if (PJRT_Error* error = GetExecutable(&get)) return error;
+  args->executable = get.executable;
+  s.unloaded.Insert(args->executable, compile->executable);
+  return nullptr;
 }
 
 PJRT_Error* DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args* args) {
@@ -377,6 +387,12 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
 }
 
 }  // namespace
+
+PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args) {
+  State& s = state();
+  if (const auto program = s.programs.Take(args->executable)) delete *program;
+  return s.engine.Call(pjrt::kLoadedExecutable_Destroy, args);
+}
 
 void ForgetPrograms(const Client* client) {
   state().programs.EraseIf([client](Program* program) {

@@ -101,6 +101,7 @@ const PJRT_Api* MakeSoftwareTpu(Result<const PJRT_Api*> engine, SoftwareTpuOptio
   OverrideBufferFunctions(*table);
   OverrideProgramFunctions(*table);
   OverrideExecutableFunctions(*table);
+  OverrideTopologyFunctions(*table);
   OverrideStreamFunctions(*table);
   CheckAll(*table, std::make_index_sequence<pjrt::kSlots>());
   return table->api();

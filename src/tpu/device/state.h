@@ -123,6 +123,8 @@ struct State {
   const SoftwareTpuOptions options;
   PointerMap<Client*> clients;       // by PJRT_Client, owned
   PointerMap<Client*> topologies;    // by PJRT_TopologyDescription
+  PointerMap<Client*> own_topologies;  // those made without a client of the framework's
+  PointerMap<PJRT_LoadedExecutable*> unloaded;  // by PJRT_Executable: what it was compiled as
   PointerMap<Device*> devices;       // by PJRT_Device
   PointerMap<Device*> descriptions;  // by PJRT_DeviceDescription; a topology has its own
   PointerMap<MemorySpace> memories;  // by PJRT_Memory
@@ -138,6 +140,7 @@ State& state();
 // Puts the functions of one file into the table.
 void OverrideClientFunctions(pjrt::Table& table);
 void OverrideBufferFunctions(pjrt::Table& table);
+void OverrideTopologyFunctions(pjrt::Table& table);
 void OverrideProgramFunctions(pjrt::Table& table);
 
 // Sets a function by its typed form. All PJRT functions have one machine-level signature.
@@ -145,6 +148,11 @@ template <typename Args>
 void Override(pjrt::Table& table, pjrt::Slot slot, PJRT_Error* (*function)(Args*)) {
   table.functions[slot] = reinterpret_cast<pjrt::Function>(function);
 }
+
+// A client of the engine that shows the slice. The engine's error, or FAILED_PRECONDITION where it
+// has other devices. DestroyClient ends it.
+Result<Client*> MakeClient(State& s, Slice slice);
+Status DestroyClient(State& s, Client* client);
 
 // The place that a function's `memory` (if not null) or `device` argument names.
 std::optional<MemorySpace> FindPlace(const PJRT_Memory* memory, const PJRT_Device* device);
@@ -167,6 +175,7 @@ void PromiseUntilReady(PJRT_Buffer* buffer, const std::shared_ptr<HostMemory>& h
 
 // Forget a client's objects when it goes.
 void ForgetPrograms(const Client* client);
+PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args);
 void ForgetBuffers(const Client* client);
 
 }  // namespace torus::tpu
