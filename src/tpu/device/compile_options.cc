@@ -1,58 +1,70 @@
 // Reads xla/pjrt/proto/compile_options.proto's wire form with protozero.
 #include "tpu/device/compile_options.h"
 
-#include <algorithm>
-#include <protozero/pbf_reader.hpp>
-#include <protozero/pbf_writer.hpp>
+#include "tpu/device/tpu_options.h"
+#include "tpu/program/wire.h"
 
 namespace torus::tpu {
 namespace {
 
-// CompileOptionsProto.env_option_overrides: map<string, OptionOverrideProto>; an entry's key is 1.
-constexpr protozero::pbf_tag_type kOverrides = 7;
-constexpr protozero::pbf_tag_type kKey = 1;
+namespace wire = program::wire;
+using wire::Type;
 
-// What the names of the TPU compiler's and runtime's own flags begin with.
-constexpr std::string_view kTpuPrefixes[] = {"xla_tpu_",   "xla_jf_", "xla_sc_",  "xla_msa_",
-                                             "megascale_", "tpu_",    "deepsea_", "jellyfish_"};
+// CompileOptionsProto.env_option_overrides: map<string, OptionOverrideProto>.
+constexpr protozero::pbf_tag_type kOverrides = 7, kKey = 1, kValue = 2;
 
-bool IsTpuOption(std::string_view name) {
-  return std::ranges::any_of(kTpuPrefixes,
-                             [name](auto prefix) { return name.starts_with(prefix); });
+OptionValue ReadValue(std::string_view message) {
+  OptionValue value;
+  wire::Read(message, nullptr, [&value](protozero::pbf_reader& reader) {
+    if (wire::Is(reader, 1, Type::length_delimited)) {
+      value = reader.get_string();
+    } else if (wire::Is(reader, 2, Type::varint)) {
+      value = reader.get_bool();
+    } else if (wire::Is(reader, 3, Type::varint)) {
+      value = reader.get_int64();
+    } else if (wire::Is(reader, 4, Type::fixed64)) {
+      value = reader.get_double();
+    } else {
+      return false;
+    }
+    return true;
+  });
+  return value;
 }
 
-bool IsTpuOverride(const protozero::data_view& entry) {
-  protozero::pbf_reader reader(entry);
-  if (!reader.next(kKey, protozero::pbf_wire_type::length_delimited)) return false;
-  const auto key = reader.get_view();
-  return IsTpuOption({key.data(), key.size()});
+struct Override {
+  std::string_view name;
+  OptionValue value;
+};
+
+Override ReadOverride(std::string_view entry) {
+  return {wire::FindBytes(entry, kKey).value_or(""),
+          ReadValue(wire::FindBytes(entry, kValue).value_or(""))};
 }
 
 }  // namespace
 
-std::optional<std::string> WithoutTpuOptions(std::string_view compile_options) {
+Result<std::optional<std::string>> WithoutTpuOptions(std::string_view compile_options) {
   std::string kept;
   bool dropped = false;
+  Status wrong;
   try {
-    protozero::pbf_reader reader(compile_options.data(), compile_options.size());
-    const char* begin = compile_options.data();
-    while (reader.next()) {
-      bool drop = false;
-      if (reader.tag() == kOverrides &&
-          reader.has_wire_type(protozero::pbf_wire_type::length_delimited)) {
-        drop = IsTpuOverride(reader.get_view());
-      } else {
-        reader.skip();
-      }
-      const char* end = reader.data().data();
-      if (!drop) kept.append(begin, end);
-      dropped |= drop;
-      begin = end;
-    }
+    wire::Read(compile_options, &kept, [&](protozero::pbf_reader& reader) {
+      if (!wire::Is(reader, kOverrides, Type::length_delimited)) return false;
+      auto ahead = reader;  // an entry that stays must be left unread
+      const auto option = ReadOverride(wire::View(ahead.get_view()));
+      if (!IsTpuOption(option.name)) return false;
+      if (wrong.ok()) wrong = CheckTpuOption(option.name, option.value);
+      reader = ahead;
+      dropped = true;
+      return true;
+    });
   } catch (const protozero::exception&) {
     return std::nullopt;
   }
-  return dropped ? std::optional(kept) : std::nullopt;
+  TORUS_RETURN_IF_ERROR(wrong);
+  if (!dropped) return std::nullopt;
+  return kept;
 }
 
 }  // namespace torus::tpu

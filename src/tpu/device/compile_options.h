@@ -1,8 +1,7 @@
 // Rewrites the options that a framework compiles with, so that the engine takes them.
 //
-// Programs for TPUs name options of the TPU compiler (xla_tpu_..., as LIBTPU flags are named) that
-// the engine does not know and would refuse; they tune what the engine does not have, so they are
-// left out. Pure. Thread-safety: all.
+// Programs for TPUs name options of the TPU compiler (tpu_options.h) that the engine does not know
+// and would refuse; they are checked and left out. Pure. Thread-safety: all.
 #ifndef TORUS_TPU_DEVICE_COMPILE_OPTIONS_H_
 #define TORUS_TPU_DEVICE_COMPILE_OPTIONS_H_
 
@@ -10,11 +9,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace torus::tpu {
 
 // A serialized xla.CompileOptionsProto without the TPU compiler's options, or nullopt where the
 // bytes can stay as they are (no such option, or not a proto: the engine will say so).
-std::optional<std::string> WithoutTpuOptions(std::string_view compile_options);
+// INVALID_ARGUMENT as CheckTpuOption.
+Result<std::optional<std::string>> WithoutTpuOptions(std::string_view compile_options);
 
 }  // namespace torus::tpu
 

@@ -1,11 +1,16 @@
 #include "tpu/device/compile_options.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <protozero/pbf_writer.hpp>
 
+#include "tpu/device/tpu_options.h"
+
 namespace torus::tpu {
 namespace {
+
+using ::testing::HasSubstr;
 
 void AddOverride(std::string& options, const std::string& key) {
   protozero::pbf_writer writer(options);
@@ -22,23 +27,52 @@ TEST(WithoutTpuOptions, DropsThemAndKeepsTheRest) {
   AddOverride(options, "xla_tpu_enable_async_collective_fusion");
   AddOverride(options, "xla_cpu_enable_fast_math");
   AddOverride(expected, "xla_cpu_enable_fast_math");
-  AddOverride(options, "xla_jf_spmd_threshold_for_windowed_einsum_mib");
+  AddOverride(options, "xla_enable_async_all_gather");
   options += std::string("\x20\x01", 2);  // compile_portable_executable, after the map
   expected += std::string("\x20\x01", 2);
-  EXPECT_EQ(WithoutTpuOptions(options), expected);
+  const auto kept = WithoutTpuOptions(options);
+  ASSERT_TRUE(kept) << kept.error().ToString();
+  EXPECT_EQ(*kept, expected);
 }
 
 TEST(WithoutTpuOptions, LeavesTheBytesWhereThereIsNothingToDrop) {
   std::string options = BuildOptions();
   AddOverride(options, "xla_cpu_enable_fast_math");
-  EXPECT_EQ(WithoutTpuOptions(options), std::nullopt);
-  EXPECT_EQ(WithoutTpuOptions(""), std::nullopt);
+  EXPECT_EQ(*WithoutTpuOptions(options), std::nullopt);
+  EXPECT_EQ(*WithoutTpuOptions(""), std::nullopt);
 }
 
 TEST(WithoutTpuOptions, LeavesWhatIsNoProto) {
-  EXPECT_EQ(WithoutTpuOptions("\xff\xff\xff"), std::nullopt);
-  EXPECT_EQ(WithoutTpuOptions(std::string("\x3a\x7f", 2)), std::nullopt);          // cut short
-  EXPECT_EQ(WithoutTpuOptions(std::string("\x3a\x02\x0a\x7f", 4)), std::nullopt);  // inside, too
+  EXPECT_EQ(*WithoutTpuOptions("\xff\xff\xff"), std::nullopt);
+  EXPECT_EQ(*WithoutTpuOptions(std::string("\x3a\x7f", 2)), std::nullopt);          // cut short
+  EXPECT_EQ(*WithoutTpuOptions(std::string("\x3a\x02\x0a\x7f", 4)), std::nullopt);  // inside, too
+}
+
+TEST(WithoutTpuOptions, RefusesAnUnknownOneWithTheNearest) {
+  std::string options = BuildOptions();
+  AddOverride(options, "xla_tpu_enable_async_colective_fusion");
+  const auto refused = WithoutTpuOptions(options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("No such compile option: 'xla_tpu_enable_async_colective_fusion'"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("'xla_tpu_enable_async_collective_fusion'"));
+}
+
+TEST(CheckTpuOption, ChecksTypes) {
+  const auto ok = [](const char* name, OptionValue value) {
+    return CheckTpuOption(name, value).ok();
+  };
+  EXPECT_TRUE(ok("xla_tpu_scoped_vmem_limit_kib", int64_t{65536}));
+  EXPECT_TRUE(ok("xla_tpu_scoped_vmem_limit_kib", std::string("65536")));
+  EXPECT_FALSE(ok("xla_tpu_scoped_vmem_limit_kib", std::string("64M")));
+  EXPECT_FALSE(ok("xla_tpu_scoped_vmem_limit_kib", true));
+  EXPECT_FALSE(ok("xla_tpu_scoped_vmem_limit_kib", 1.5));
+  EXPECT_TRUE(ok("xla_tpu_enable_ag_backward_pipelining", std::string("true")));
+  EXPECT_FALSE(ok("xla_tpu_enable_ag_backward_pipelining", std::string("ENABLED")));
+  EXPECT_TRUE(ok("xla_tpu_aggressive_opt_barrier_removal", std::string("ENABLED")));
+  EXPECT_TRUE(ok("xla_tpu_aggressive_opt_barrier_removal", false));
+  EXPECT_FALSE(ok("xla_tpu_bf16_emission_mode", true));
 }
 
 }  // namespace

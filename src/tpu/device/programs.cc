@@ -114,9 +114,10 @@ PJRT_Error* CallWithOptions(State& s, pjrt::Slot slot, Args* args, const char*& 
                             size_t& size) {
   const auto rewritten =
       WithoutTpuOptions(text == nullptr ? std::string_view() : std::string_view(text, size));
-  if (!rewritten) return s.engine.Call(slot, args);
-  const auto old_text = std::exchange(text, rewritten->data());
-  const auto old_size = std::exchange(size, rewritten->size());
+  if (!rewritten) return NewError(rewritten.error());
+  if (!*rewritten) return s.engine.Call(slot, args);
+  const auto old_text = std::exchange(text, (*rewritten)->data());
+  const auto old_size = std::exchange(size, (*rewritten)->size());
   PJRT_Error* error = s.engine.Call(slot, args);
   text = old_text;
   size = old_size;

@@ -278,29 +278,29 @@ HloModule ReadModule(std::string_view message) {
   return module;
 }
 
-// That what is named by its id is there, so that those who walk the module need not ask.
+// That each id names something: an operand an instruction before its user. So those who walk the
+// module need not ask.
 Status CheckReferences(const HloModule& module) {
   std::unordered_set<int64_t> computations;
   for (const auto& computation : module.computations) computations.insert(computation.id);
+  const auto lacks = [](const auto& known, const std::vector<int64_t>& ids) {
+    return std::ranges::any_of(ids, [&](int64_t id) { return !known.contains(id); });
+  };
   if (!computations.contains(module.entry_computation_id)) {
     return InvalidArgument("The HLO module '{}' has no entry computation.", module.name);
   }
   for (const auto& computation : module.computations) {
-    std::unordered_set<int64_t> instructions;
-    for (const auto& instruction : computation.instructions) instructions.insert(instruction.id);
-    const auto lacks = [](const auto& ids, const auto& known) {
-      return std::ranges::any_of(ids, [&](int64_t id) { return !known.contains(id); });
-    };
+    std::unordered_set<int64_t> before;
     for (const auto& instruction : computation.instructions) {
-      if (lacks(instruction.operands, instructions) || lacks(instruction.after, instructions) ||
-          lacks(instruction.called, computations)) {
+      if (lacks(before, instruction.operands) || lacks(computations, instruction.called)) {
         return InvalidArgument(
             "The instruction '{}' of the HLO module '{}' names an operand or a computation that "
             "is not there.",
             instruction.name, module.name);
       }
+      before.insert(instruction.id);
     }
-    if (!instructions.contains(computation.root_id)) {
+    if (!before.contains(computation.root_id)) {
       return InvalidArgument("The computation '{}' of the HLO module '{}' has no root.",
                              computation.name, module.name);
     }

@@ -48,9 +48,13 @@ Result<bool> RewriteHostTransfers(HloModule& module) {
       if (!IsTransfer(instruction)) continue;
       changed = true;
       if (instruction.opcode.ends_with("-done")) {
-        const int64_t call = instruction.operands.front();
-        TakeResultsOf(instruction, *computation.Find(call));
-        dones.emplace(instruction.id, call);
+        HloInstruction& call = *computation.Find(instruction.operands.front());
+        if (call.custom_call_target != kSendTarget && call.custom_call_target != kRecvTarget) {
+          return InvalidArgument("The {} '{}' ends no transfer but '{}'.", instruction.opcode,
+                                 instruction.name, call.name);
+        }
+        TakeResultsOf(instruction, call);
+        dones.emplace(instruction.id, call.id);
       } else {
         RewriteStart(computation, instruction);
       }

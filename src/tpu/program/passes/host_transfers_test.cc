@@ -64,6 +64,13 @@ TEST(RewriteHostTransfers, LetsACallBeTheRoot) {
   EXPECT_TRUE(ReadHlo(WriteHlo(module)));
 }
 
+TEST(RewriteHostTransfers, RefusesADoneOfSomethingElse) {
+  auto builder = RoundTrip(true);
+  builder[4].operands = {2};
+  HloModule module = builder.Build();
+  EXPECT_EQ(RewriteHostTransfers(module).error().code(), Code::kInvalidArgument);
+}
+
 TEST(RewriteHostTransfers, LeavesTransfersBetweenDevices) {
   HloModule module = RoundTrip(false).Build();
   const auto before = WriteHlo(module);
