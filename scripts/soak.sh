@@ -9,6 +9,7 @@
 #   durability  64 clients for a minute while the service is killed 20 times
 #   leaks       100 TPU VMs in a row and 12 at once: what is left of them on the host
 #   isolation   a VM's root against the host and its neighbours
+#   libtpu      300 random programs beside native CPU, 10,000 programs in flat memory, five versions of JAX
 #   fuzz        each target for an hour, two at a time
 #   bench       every benchmark with its bars
 . "$(dirname "$0")/lib.sh"
@@ -20,9 +21,14 @@ durability() { pytest tests/service/test_durability.py; }
 leaks() { pytest tests/vm/test_leaks.py; }
 isolation() { pytest tests/vm/test_isolation_*.py; }
 fuzz() { scripts/fuzz.sh --seconds 3600; }
+libtpu() {
+  pytest tests/libtpu/test_differential.py &&
+    TORUS_SOAK=1 TORUS_API_TEST=libtpu build/release/src/tpu/pjrt_api_test --gtest_filter='Rounds.*' &&
+    scripts/skew.sh
+}
 bench() { scripts/bench.sh; }
 
-all=(sanitize faults durability leaks isolation fuzz bench)
+all=(sanitize faults durability leaks isolation libtpu fuzz bench)
 chosen=("$@")
 [ ${#chosen[@]} -gt 0 ] || chosen=("${all[@]}")
 for name in "${chosen[@]}"; do
