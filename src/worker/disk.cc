@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
+#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -73,12 +74,11 @@ std::string LoopOf(const std::string& file) {
 Result<std::pair<std::string, Fd>> FreeLoop() {
   const Fd control(open("/dev/loop-control", O_RDWR | O_CLOEXEC));
   const int number = control ? ioctl(control.get(), LOOP_CTL_GET_FREE) : -1;
-  if (number < 0)
-    return Error(Unimplemented("this host has no loop devices: {}", std::strerror(errno)));
+  if (number < 0) return Error(internal::LoopStatus(errno, "this host has no loop device to give"));
   std::string device = fmt::format("/dev/loop{}", number);
   (void)mknod(device.c_str(), S_IFBLK | 0600, makedev(kLoopMajor, number));
   Fd fd(open(device.c_str(), O_RDWR | O_CLOEXEC));
-  if (!fd) return Error(Unimplemented("cannot open {}: {}", device, std::strerror(errno)));
+  if (!fd) return Error(internal::LoopStatus(errno, "cannot open " + device));
   return std::pair(std::move(device), std::move(fd));
 }
 
@@ -94,7 +94,7 @@ Result<std::pair<std::string, Fd>> Attach(const std::string& file) {
     TORUS_ASSIGN_OR_RETURN(auto loop, FreeLoop());
     if (ioctl(loop.second.get(), LOOP_CONFIGURE, &config) == 0) return loop;
     // Another worker was quicker.
-    if (errno != EBUSY) return Error(Unimplemented("LOOP_CONFIGURE: {}", std::strerror(errno)));
+    if (errno != EBUSY) return Error(internal::LoopStatus(errno, "cannot use " + loop.first));
   }
   return Error(Unavailable("every loop device is taken the moment it is free"));
 }
@@ -202,6 +202,13 @@ int64_t Allowance(const Space& host, int64_t taken) {
   const int64_t whole = std::clamp(host.size / 20, 2 * kGiB, 8 * kGiB);
   const int64_t kept = taken < kGiB ? whole / 2 : whole;
   return host.free - kept;
+}
+
+Status LoopStatus(int error, const std::string& what) {
+  const bool none = error == ENOENT || error == ENODEV || error == ENXIO || error == EPERM ||
+                    error == EACCES || error == ENOTTY || error == EINVAL;
+  return Status(none ? Code::kUnimplemented : Code::kUnavailable,
+                fmt::format("{}: {}", what, std::strerror(error)));
 }
 
 }  // namespace internal

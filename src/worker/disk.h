@@ -53,6 +53,10 @@ struct Space {
 // that one that fills all there is does not stop the others' logs and logins.
 int64_t Allowance(const Space& host, int64_t taken);
 
+// Why a loop device could not be had. UNIMPLEMENTED: this host has none for us. UNAVAILABLE: a
+// trouble that passes; the VM waits for its disk, rather than to be without one for ever.
+Status LoopStatus(int error, const std::string& what);
+
 }  // namespace internal
 }  // namespace torus::worker
 

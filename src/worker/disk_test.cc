@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+
 namespace torus::worker {
 namespace {
 
@@ -18,6 +20,13 @@ TEST(Disk, AVmMayFillWhatTheHostHasButForTheHostsOwnPart) {
 TEST(Disk, AVmThatHasTakenLittleMayUseHalfOfTheHostsPart) {
   EXPECT_EQ(internal::Allowance({.size = 100 * kGiB, .free = 4 * kGiB}, 0), kGiB + kGiB / 2);
   EXPECT_EQ(internal::Allowance({.size = 100 * kGiB, .free = 2 * kGiB}, 0), -kGiB / 2);
+}
+
+TEST(Disk, OnlyAHostWithoutLoopDevicesLeavesAVmWithoutADiskOfItsOwn) {
+  for (const int never : {ENOENT, ENODEV, ENXIO, EPERM, EACCES, ENOTTY, EINVAL})
+    EXPECT_EQ(internal::LoopStatus(never, "x").code(), Code::kUnimplemented) << never;
+  for (const int passes : {EMFILE, ENFILE, ENOMEM, EINTR, ENOSPC, EBUSY, EIO})
+    EXPECT_EQ(internal::LoopStatus(passes, "x").code(), Code::kUnavailable) << passes;
 }
 
 }  // namespace
