@@ -147,7 +147,7 @@ class Counter {
     Traffic(instruction, scope, cost);
     cost.seconds = std::max(roofline_.flops > 0 ? cost.flops / roofline_.flops : 0,
                             roofline_.bytes > 0 ? cost.bytes / roofline_.bytes : 0);
-    if (entry) Prefetch(instruction, scope, cost);
+    Prefetch(instruction, scope, entry, cost);
     return cost;
   }
 
@@ -166,17 +166,39 @@ class Counter {
       cost.operand_bytes[0] = 0;
       cost.output_bytes = cost.operand_bytes[1];
     }
+    const double transposed = TransposedIn(instruction);
+    if (transposed > 0 && !cost.operand_bytes.empty()) {
+      cost.operand_bytes[0] += transposed;
+      cost.output_bytes += transposed;
+    }
     cost.bytes = cost.output_bytes;
     for (const double bytes : cost.operand_bytes) cost.bytes += bytes;
   }
 
+  // Bytes that a fusion transposes: libtpu does that in an operation before it.
+  double TransposedIn(const HloInstruction& instruction) const {
+    double bytes = 0;
+    if (instruction.opcode != "fusion") return bytes;
+    for (const int64_t id : instruction.called) {
+      const auto* computation = Find(id);
+      if (computation == nullptr) continue;
+      for (const auto& each : computation->instructions) {
+        if (each.opcode == "transpose" && each.id != computation->root_id) {
+          bytes += Bytes(each.shape);
+        }
+      }
+    }
+    return bytes;
+  }
+
   // libtpu's copy of an argument into the vector memory.
-  void Prefetch(const HloInstruction& instruction, const Scope& scope, Cost& cost) {
+  void Prefetch(const HloInstruction& instruction, const Scope& scope, bool entry, Cost& cost) {
     if (!ReadsTwice(instruction)) return;
     const HloInstruction* largest = nullptr;
     for (const int64_t id : instruction.operands) {
       const auto* operand = scope.by_id.at(id);
-      if (operand->opcode != "parameter") continue;
+      // An argument of the program, or what a loop's body is handed on.
+      if (operand->opcode != (entry ? "parameter" : "get-tuple-element")) continue;
       if (largest == nullptr || Bytes(operand->shape) > Bytes(largest->shape)) largest = operand;
     }
     if (largest == nullptr || !prefetched_.insert(largest).second) return;
@@ -192,6 +214,8 @@ class Counter {
   bool ReadsTwice(const HloInstruction& instruction) const {
     static const auto& names =
         *new Names{"convolution", "dot", "gather", "reduce", "reduce-window", "sort", "scatter"};
+    // A product with a vector is bound by reading the matrix once.
+    if (instruction.opcode == "dot" && instruction.shape.dimensions.size() < 2) return false;
     if (names.contains(instruction.opcode)) return true;
     if (instruction.opcode != "fusion") return false;
     for (const int64_t id : instruction.called) {

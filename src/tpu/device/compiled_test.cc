@@ -1,0 +1,70 @@
+#include "tpu/device/compiled.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace torus::tpu {
+namespace {
+
+using program::ArrayShape;
+using program::ElementType;
+using program::HloInstruction;
+using program::HloModule;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const hardware::Generation& V5e() { return *hardware::Catalogue::BuiltIn().FindGeneration("v5e"); }
+
+HloInstruction Make(int64_t id, const char* opcode, std::vector<int64_t> dims,
+                    std::vector<int64_t> operands) {
+  HloInstruction instruction;
+  instruction.id = id;
+  instruction.opcode = opcode;
+  instruction.shape = ArrayShape(ElementType::kF32, std::move(dims));
+  instruction.operands = std::move(operands);
+  return instruction;
+}
+
+// tanh(x + x) of one array.
+HloModule Module(std::vector<int64_t> dims) {
+  HloModule module;
+  module.entry_computation_id = 1;
+  auto& entry = module.computations.emplace_back();
+  entry.id = 1;
+  entry.root_id = 3;
+  entry.instructions = {Make(1, "parameter", dims, {}), Make(2, "add", dims, {1, 1}),
+                        Make(3, "tanh", dims, {2})};
+  return module;
+}
+
+TEST(Compiled, CountsMemoryInTiles) {
+  const auto memory = Examine(Module({5, 1000}), V5e(), 20000, 1 << 30).memory;
+  EXPECT_EQ(memory.arguments, 8 * 1024 * 4);
+  EXPECT_EQ(memory.outputs, 8 * 1024 * 4);
+  EXPECT_EQ(memory.temporaries, 8 * 1024 * 4);  // of the 20,000 bytes that the engine needs
+  EXPECT_EQ(memory.total(), 3 * 8 * 1024 * 4);
+}
+
+TEST(Compiled, CountsOperationsAndTraffic) {
+  const auto cost = Examine(Module({1024, 1024}), V5e(), 0, 1 << 30).cost;
+  constexpr double kElements = 1 << 20;
+  EXPECT_EQ(cost.flops, kElements);
+  EXPECT_EQ(cost.transcendentals, kElements);
+  EXPECT_EQ(cost.bytes, 5 * 4 * kElements);
+  EXPECT_EQ(cost.output_bytes, 2 * 4 * kElements);
+  EXPECT_NEAR(cost.seconds, cost.bytes / (0.9007 * 819e9), 1e-9);
+}
+
+TEST(Compiled, NamesTheLargestTensorsAndWhatWouldFit) {
+  const auto compiled = Examine(Module({8192, 1024}), V5e(), 0, 32 << 20);
+  EXPECT_THAT(compiled.advice,
+              AllOf(HasSubstr("Largest tensors:\n  32.00M f32[8192,1024]{1,0} parameter"),
+                    HasSubstr("If the first dimension, 8192, is a batch, one of 4096 would fit")));
+}
+
+TEST(Compiled, SurvivesAnEmptyModule) {
+  EXPECT_EQ(Examine(HloModule(), V5e(), 0, 1).memory.total(), 0);
+}
+
+}  // namespace
+}  // namespace torus::tpu
