@@ -93,12 +93,12 @@ struct Program {
 
   Client* client = nullptr;
   std::string name = "a program";
-  std::vector<Device*> devices;  // it runs on these, in the order of its argument lists
-  int64_t output_bytes = 0;      // a device's, less what it takes over from donated arguments
-  int64_t temporary_bytes = 0;   // a device's, while it runs
-  int64_t host_bytes = 0;        // what a device's run takes of the host
+  std::vector<Device*> devices;        // it runs on these, in the order of its argument lists
+  int64_t output_bytes = 0;            // a device's, less what it takes over from donated arguments
+  int64_t temporary_bytes = 0;         // a device's, while it runs
+  int64_t host_bytes = 0;              // what a device's run takes of the host
   std::shared_ptr<const Facts> facts;  // null where the engine does not show the program
-  Mutex learning;                // guards the making of what follows
+  Mutex learning;                      // guards the making of what follows
   std::atomic<const OutputPlan*> plan = nullptr;
   std::atomic<const std::vector<size_t>*> donated = nullptr;  // arguments it takes over
 
@@ -121,17 +121,17 @@ struct State {
 
   pjrt::Engine engine;
   const SoftwareTpuOptions options;
-  PointerMap<Client*> clients;       // by PJRT_Client, owned
-  PointerMap<Client*> topologies;    // by PJRT_TopologyDescription
-  PointerMap<Client*> own_topologies;  // those made without a client of the framework's
+  PointerMap<Client*> clients;                  // by PJRT_Client, owned
+  PointerMap<Client*> topologies;               // by PJRT_TopologyDescription
+  PointerMap<Client*> own_topologies;           // those made without a client of the framework's
   PointerMap<PJRT_LoadedExecutable*> unloaded;  // by PJRT_Executable: what it was compiled as
-  PointerMap<Device*> devices;       // by PJRT_Device
-  PointerMap<Device*> descriptions;  // by PJRT_DeviceDescription; a topology has its own
-  PointerMap<MemorySpace> memories;  // by PJRT_Memory
-  PointerMap<Buffer> buffers;        // by PJRT_Buffer
-  PointerMap<Program*> programs;     // by PJRT_LoadedExecutable, owned
+  PointerMap<Device*> devices;                  // by PJRT_Device
+  PointerMap<Device*> descriptions;             // by PJRT_DeviceDescription; a topology has its own
+  PointerMap<MemorySpace> memories;             // by PJRT_Memory
+  PointerMap<Buffer> buffers;                   // by PJRT_Buffer
+  PointerMap<Program*> programs;                // by PJRT_LoadedExecutable, owned
   PointerMap<std::shared_ptr<const Facts>> executables;  // by PJRT_Executable
-  PointerMap<Transfer*> transfers;   // by PJRT_AsyncHostToDeviceTransferManager, owned
+  PointerMap<Transfer*> transfers;  // by PJRT_AsyncHostToDeviceTransferManager, owned
 };
 
 // The State of this process. REQUIRES: MakeSoftwareTpu was called.

@@ -7,8 +7,8 @@
 // granule. Of all orders of the dimensions XLA takes one that pads least, for arguments and results
 // as for everything that a caller does not lay out.
 //
-// The rules are what libtpu 0.0.52 gave as argument sizes for 1,900 pairs of shape and type on seven
-// generations, compiled without a TPU; no pair differed. Thread-safety: immutable.
+// The rules are what libtpu 0.0.52 gave as argument sizes for 1,900 pairs of shape and type on
+// seven generations, compiled without a TPU; no pair differed. Thread-safety: immutable.
 #ifndef TORUS_TPU_DEVICE_TILING_H_
 #define TORUS_TPU_DEVICE_TILING_H_
 
