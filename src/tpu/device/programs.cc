@@ -126,10 +126,7 @@ PJRT_Error* CallWithOptions(State& s, pjrt::Slot slot, Args* args, const char*& 
 
 // The program as the engine takes it, serialized HLO; none: as it came.
 Result<std::optional<std::string>> RewriteProgram(State& s, const PJRT_Client_Compile_Args& args) {
-  if (args.program == nullptr) return std::nullopt;
-  const auto source = program::ProgramSource::Of(*args.program);
-  if (!program::MayNeedRewrite(source.code)) return std::nullopt;
-  auto module = program::HloOf(s.engine, args.client, source,
+  auto module = program::HloOf(s.engine, args.client, program::ProgramSource::Of(*args.program),
                                {args.compile_options, args.compile_options_size});
   // What cannot be read, the engine will say in its own words.
   if (!module) return std::nullopt;
@@ -138,22 +135,42 @@ Result<std::optional<std::string>> RewriteProgram(State& s, const PJRT_Client_Co
   return program::WriteHlo(*module);
 }
 
-PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
-  State& s = state();
-  auto rewritten = RewriteProgram(s, *args);
-  if (!rewritten) return NewError(rewritten.error());
+PJRT_Error* CompileAs(State& s, PJRT_Client_Compile_Args* args, const std::string& hlo) {
+  constexpr std::string_view kFormat = "hlo";
   auto program = MakeArgs<PJRT_Program>();
-  const auto* const own_program = args->program;
-  if (*rewritten) {
-    program.code = (*rewritten)->data();
-    program.code_size = (*rewritten)->size();
-    program.format = "hlo";
-    program.format_size = 3;
-    args->program = &program;
-  }
+  program.code = const_cast<char*>(hlo.data());
+  program.code_size = hlo.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  const auto* const own_program = std::exchange(args->program, &program);
   PJRT_Error* error = CallWithOptions(s, pjrt::kClient_Compile, args, args->compile_options,
                                       args->compile_options_size);
   args->program = own_program;
+  return error;
+}
+
+// Compiles the program as it came, or rewritten where its bytes say that it needs to be.
+PJRT_Error* CompileProgram(State& s, PJRT_Client_Compile_Args* args) {
+  PJRT_Error* refused = nullptr;
+  const bool readable = args->program != nullptr && s.engine.status().ok();
+  if (!readable || !program::MayNeedRewrite({args->program->code, args->program->code_size})) {
+    refused = CallWithOptions(s, pjrt::kClient_Compile, args, args->compile_options,
+                              args->compile_options_size);
+    if (refused == nullptr || !readable) return refused;
+  }
+  const auto rewritten = RewriteProgram(s, *args);
+  if (rewritten && !*rewritten) {
+    return refused != nullptr ? refused
+                              : CallWithOptions(s, pjrt::kClient_Compile, args,
+                                                args->compile_options, args->compile_options_size);
+  }
+  s.engine.Take(refused).ok();  // For what it was refused, the rewrite mends or says better.
+  return rewritten ? CompileAs(s, args, **rewritten) : NewError(rewritten.error());
+}
+
+PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
+  State& s = state();
+  PJRT_Error* error = CompileProgram(s, args);
   return error != nullptr ? error : Accept(s, args->executable);
 }
 

@@ -10,7 +10,8 @@ namespace torus::program {
 namespace {
 
 struct Pass {
-  // What the bytes of a program for this pass contain: names of operations and custom calls.
+  // What the bytes of a program for this pass contain: names of operations and custom calls. None:
+  // the engine refuses a program that needs it.
   std::array<std::string_view, 2> names;
   Result<bool> (*run)(HloModule&);
 };
@@ -19,6 +20,8 @@ constexpr Pass kPasses[] = {
     {{"tpu_custom_call"}, RefuseMosaic},
     {{"send", "recv"}, RewriteHostTransfers},
     {{"LuDecomposition"}, RewriteLu},
+    {{"ragged_dot", "ragged-dot"}, RewriteRaggedDot},
+    {{}, WidenInt4Dots},
 };
 
 bool Contains(std::string_view code, std::string_view name) {

@@ -2,7 +2,8 @@
 //
 // Each rewrite is a pass: one file of passes/, a function of the module. Most programs need none,
 // so the bytes that a framework sends are first searched for the names that a pass is for; a
-// program without them goes to the engine as it came, unread.
+// program without them goes to the engine as it came, unread. A type has no name to search for in
+// MLIR's bytecode: a program that the engine refuses is rewritten, too, and compiled once more.
 // Thread-safety: all functions, from any thread.
 #ifndef TORUS_TPU_PROGRAM_REWRITE_H_
 #define TORUS_TPU_PROGRAM_REWRITE_H_
@@ -14,8 +15,8 @@
 
 namespace torus::program {
 
-// Whether the program's bytes, of any format, name something that a pass is for. It may be in vain
-// (the name may be a variable's), never missed: MLIR and HLO have names in clear in every form.
+// Whether the program's bytes, of any format, name an operation that a pass is for. It may be in
+// vain (the name may be a variable's), never missed: names stand in clear in every form.
 bool MayNeedRewrite(std::string_view code);
 
 // Runs every pass. Whether one changed the module; the error of one that refuses it.
@@ -29,6 +30,8 @@ Result<bool> RewriteHostTransfers(HloModule& module);
 Result<bool> RewriteLu(HloModule& module);
 // A ragged dot becomes a dot of operands that are masked by group.
 Result<bool> RewriteRaggedDot(HloModule& module);
+// Operands of dots that have less than a byte are converted first.
+Result<bool> WidenInt4Dots(HloModule& module);
 // UNIMPLEMENTED for a program with a kernel that is compiled for the real chip.
 Result<bool> RefuseMosaic(HloModule& module);
 

@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tpu/program/hlo_attributes.h"
 #include "tpu/program/testing.h"
 
 namespace torus::program {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 HloModule CustomCall(const std::string& target, HloShape shape) {
@@ -43,6 +45,52 @@ TEST(RewriteLu, CallsOurCode) {
 TEST(RewriteLu, RefusesOtherShapes) {
   HloModule module = CustomCall("LuDecomposition", TupleShape({TokenShape()}));
   EXPECT_EQ(Rewrite(module).error().code(), Code::kInvalidArgument);
+}
+
+// sum over g, k of masked[g, m, k] * right[g, k, n]
+TEST(RewriteRaggedDot, MakesADotOfAMaskedLeftSide) {
+  ModuleBuilder m;
+  const int64_t lhs = m.Add("parameter", ArrayShape(ElementType::kF32, {8, 4}));
+  const int64_t rhs = m.Add("parameter", ArrayShape(ElementType::kF32, {2, 4, 5}));
+  const int64_t sizes = m.Add("parameter", ArrayShape(ElementType::kS32, {2}));
+  const int64_t dot = m.Add("ragged-dot", ArrayShape(ElementType::kF32, {8, 5}), {lhs, rhs, sizes});
+  {
+    auto others = m.Others(dot);
+    protozero::pbf_writer ragged(others, 90);
+    {
+      protozero::pbf_writer dimensions(ragged, 1);
+      wire::AddInts(dimensions, 1, {1});
+      wire::AddInts(dimensions, 2, {1});
+    }
+    wire::AddInts(ragged, 2, {0});
+    wire::AddInts(ragged, 3, {0});
+  }
+  HloModule module = m.Build();
+  ASSERT_TRUE(*Rewrite(module));
+  ASSERT_TRUE(ReadHlo(WriteHlo(module)));
+  const auto* rewritten = module.entry()->Find(dot);
+  EXPECT_EQ(rewritten->opcode, "dot");
+  EXPECT_FALSE(RaggedDotDimensionsOf(*rewritten));
+  const auto dimensions = DotDimensionsOf(*rewritten);
+  ASSERT_TRUE(dimensions);
+  EXPECT_THAT(dimensions->lhs_contracting, ElementsAre(2, 0));
+  EXPECT_THAT(dimensions->rhs_contracting, ElementsAre(1, 0));
+  EXPECT_EQ(module.entry()->Find(rewritten->operands[0])->shape.ToString(), "f32[2,8,4]{2,1,0}");
+}
+
+TEST(WidenInt4Dots, ConvertsWhatIsNarrow) {
+  ModuleBuilder m;
+  const int64_t a = m.Add("parameter", ArrayShape(ElementType::kS4, {3, 4}));
+  const int64_t b = m.Add("parameter", ArrayShape(ElementType::kS32, {4, 3}));
+  m.Add("dot", ArrayShape(ElementType::kS32, {3, 3}), {a, b});
+  HloModule module = m.Build();
+  ASSERT_TRUE(*Rewrite(module));
+  const auto& instructions = module.entry()->instructions;
+  ASSERT_EQ(instructions.size(), 4u);
+  EXPECT_EQ(instructions[2].opcode, "convert");
+  EXPECT_EQ(instructions[2].shape.ToString(), "s32[3,4]{1,0}");
+  EXPECT_THAT(instructions[3].operands, ElementsAre(instructions[2].id, b));
+  EXPECT_FALSE(*Rewrite(module));
 }
 
 TEST(RefuseMosaic, NamesTheKernelAndTheWayOut) {
