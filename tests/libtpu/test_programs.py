@@ -79,3 +79,17 @@ def test_memory_kinds(run):
         x = jax.device_put(jnp.ones(1024), SingleDeviceSharding(device, memory_kind="pinned_host"))
         assert x.sharding.memory_kind == "pinned_host" and x.sum() == 1024
         """)
+
+
+def test_a_serialized_program_of_eight_chips_runs_again(run):
+    run("""
+import jax, numpy as np
+from jax.experimental import serialize_executable
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((8,), ("x",))
+x = jax.device_put(np.arange(16, dtype="f"), NamedSharding(mesh, P("x")))
+parts = serialize_executable.serialize(jax.jit(lambda x: x + 1).lower(x).compile())
+# JAX takes the devices in their own order unless it is told the mesh's.
+again = serialize_executable.deserialize_and_load(*parts, execution_devices=list(mesh.devices.flat))
+np.testing.assert_array_equal(again(x), np.arange(16) + 1)
+""", TPU_ACCELERATOR_TYPE="v5litepod-8")

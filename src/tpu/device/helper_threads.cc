@@ -2,22 +2,52 @@
 #include "tpu/device/helper_threads.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
+
+#include "base/mutex.h"
 
 namespace torus::tpu {
 namespace {
 
+using Task = std::function<void()>;
+
 constexpr std::chrono::seconds kIdle{10};
 
-struct Helpers {
-  std::mutex mutex;
-  std::condition_variable wake;
-  std::deque<std::function<void()>> tasks;
-  size_t idle = 0;
+class Helpers {
+ public:
+  // Gives the task to a thread that waits for one, if there is one for it.
+  bool Offer(Task& task) {
+    const MutexLock lock(mutex_);
+    if (tasks_.size() >= idle_) return false;
+    tasks_.push_back(std::move(task));
+    wake_.NotifyOne();
+    return true;
+  }
+
+  // Waits for a task; none comes for a while: an empty one.
+  Task Next() {
+    const auto until = std::chrono::steady_clock::now() + kIdle;
+    MutexLock lock(mutex_);
+    ++idle_;
+    while (tasks_.empty() && wake_.WaitUntil(lock, until)) {
+    }
+    --idle_;
+    Task task;
+    if (!tasks_.empty()) {
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    return task;
+  }
+
+ private:
+  Mutex mutex_;
+  Condition wake_;
+  std::deque<Task> tasks_ TORUS_GUARDED_BY(mutex_);
+  size_t idle_ TORUS_GUARDED_BY(mutex_) = 0;  // threads that wait
 };
 
 // Never destroyed: threads may outlive exit handlers.
@@ -26,33 +56,18 @@ Helpers& helpers() {
   return helpers;
 }
 
-void Help(std::function<void()> task) {
-  Helpers& h = helpers();
-  while (true) {
+void Help(Task task) {
+  while (task) {
     task();
     task = nullptr;  // what it holds goes now, not with the next task
-    std::unique_lock lock(h.mutex);
-    ++h.idle;
-    const bool woken = h.wake.wait_for(lock, kIdle, [&] { return !h.tasks.empty(); });
-    --h.idle;
-    if (!woken) return;
-    task = std::move(h.tasks.front());
-    h.tasks.pop_front();
+    task = helpers().Next();
   }
 }
 
 }  // namespace
 
-void RunOnHelper(std::function<void()> task) {
-  Helpers& h = helpers();
-  {
-    const std::lock_guard lock(h.mutex);
-    if (h.tasks.size() < h.idle) {
-      h.tasks.push_back(std::move(task));
-      h.wake.notify_one();
-      return;
-    }
-  }
+void RunOnHelper(Task task) {
+  if (helpers().Offer(task)) return;
   try {
     std::thread(Help, task).detach();
   } catch (const std::system_error&) {
