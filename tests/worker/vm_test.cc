@@ -295,7 +295,8 @@ TEST_F(VmTest, KilledAtEveryStepItEndsWellAllTheSame) {
     SCOPED_TRACE(point);
     setenv("TORUS_FAULT", point, 1);
     Order(RUN, Spec());
-    ASSERT_TRUE(workers_->Start(uid_, 0).ok());
+    // It may die before it has told that it started.
+    (void)workers_->Start(uid_, 0);
     unsetenv("TORUS_FAULT");
     for (int i = 0; i < 1000; ++i) {
       std::this_thread::sleep_for(milliseconds(10));
@@ -319,7 +320,8 @@ TEST_F(VmTest, KilledWhileItIsDeletedNothingIsLeft) {
     ASSERT_NO_FATAL_FAILURE(KillWorker());
     setenv("TORUS_FAULT", point, 1);
     Order(DELETE);
-    ASSERT_TRUE(workers_->Start(uid_, 0).ok());
+    // It may die before it has told that it started.
+    (void)workers_->Start(uid_, 0);
     unsetenv("TORUS_FAULT");
     for (int i = 0; i < 1000; ++i) {
       std::this_thread::sleep_for(milliseconds(10));
