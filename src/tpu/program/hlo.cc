@@ -298,7 +298,10 @@ Status CheckReferences(const HloModule& module) {
             "is not there.",
             instruction.name, module.name);
       }
-      before.insert(instruction.id);
+      if (!before.insert(instruction.id).second) {
+        return InvalidArgument("Two instructions of the HLO module '{}' have the id {}.",
+                               module.name, instruction.id);
+      }
     }
     if (!before.contains(computation.root_id)) {
       return InvalidArgument("The computation '{}' of the HLO module '{}' has no root.",

@@ -91,7 +91,7 @@ HloShape TokenShape();
 HloShape TupleShape(std::vector<HloShape> elements);
 
 struct HloInstruction {
-  int64_t id = 0;  // unique in its module
+  int64_t id = 0;  // unique in its computation, and in its module as XLA makes it
   std::string name;
   std::string opcode;  // "dot", "custom-call", ...: XLA's HloOpcodeString
   HloShape shape;

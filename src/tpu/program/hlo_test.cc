@@ -78,6 +78,10 @@ TEST(Hlo, RefusesWhatIsNoModule) {
   auto dangling = Dot();
   dangling.computations[0].instructions[1].operands.push_back(99);
   EXPECT_THAT(ReadHlo(WriteHlo(dangling)).error().message(), HasSubstr("'d'"));
+  auto twins = Dot();
+  twins.computations[0].instructions[0].id = 2;
+  twins.computations[0].instructions[1].operands = {};
+  EXPECT_THAT(ReadHlo(WriteHlo(twins)).error().message(), HasSubstr("the id 2"));
   auto rootless = Dot();
   rootless.computations[0].root_id = 99;
   EXPECT_THAT(ReadHlo(WriteHlo(rootless)).error().message(), HasSubstr("no root"));
