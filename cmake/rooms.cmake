@@ -13,6 +13,8 @@ endif()
 set(TORUS_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
   list(APPEND TORUS_WARNINGS -Wthread-safety)  # base/mutex.h
+  # libstdc++ 12's own stable_sort uses what it deprecates.
+  list(APPEND TORUS_WARNINGS -Wno-deprecated-declarations)
 else()
   # g++ 12 warns falsely of `"literal" + std::string` (GCC bug 105651).
   list(APPEND TORUS_WARNINGS -Wno-restrict)

@@ -2,6 +2,9 @@
 // one stream. The service answers with the order and the status that the protocol says.
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "fuzz.h"
 #include "service/backend/local/worker_hub.h"
@@ -17,13 +20,15 @@ using grpc::StatusCode;
 struct Service {
   Service() {
     spdlog::set_level(spdlog::level::off);
-    grpc::ServerBuilder builder;
-    builder.RegisterService(&hub);
-    server = builder.BuildAndStart();
-    stub = worker::WorkerLink::NewStub(server->InProcessChannel({}));
+    // A socket as workers have it: gRPC's in-process channel leaves a writer waiting whose stream
+    // the service has ended.
+    const std::string socket =
+        std::filesystem::temp_directory_path() / fmt::format("report-{}", getpid());
+    Check(hub.Start(socket).ok(), "the hub listens at {}", socket);
+    stub = worker::WorkerLink::NewStub(
+        grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials()));
   }
   backend::WorkerHub hub{[](const std::string&) {}};
-  std::unique_ptr<grpc::Server> server;
   std::unique_ptr<worker::WorkerLink::Stub> stub;
 };
 

@@ -164,7 +164,7 @@ def small_disk(new_service):
         service = new_service()
         data = service.folder / "data"
         data.mkdir(parents=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", data], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", data], check=True)
         mounted.append((service, data))
         return service.start(), data
 

@@ -160,14 +160,17 @@ sys.stdin.read()
 def test_what_the_kernel_counts_by_user_is_the_vms_own(local, vm, neighbour, witness):
     """Its root made by the host's root would use up the host's inotify, and every other VM's."""
     most = int(pathlib.Path("/proc/sys/fs/inotify/max_user_instances").read_text())
-    hold = INOTIFY.replace("sys.stdin.read()", "import time; time.sleep(8)")
+    until = "import os, time\nwhile not os.path.exists('/tmp/let-go'): time.sleep(0.1)"
+    hold = INOTIFY.replace("sys.stdin.read()", until)
     holding = threading.Thread(target=local.python, args=(vm, hold))
+    local.ssh(vm, "rm -f /tmp/let-go")
     with witness:
         holding.start()
         torus.eventually(lambda: local.python(vm, INOTIFY).split()[0] == "0", what="the VM using up its own")
         for command in (subprocess.run(["python3", "-c", INOTIFY], capture_output=True, text=True).stdout,
                         local.python(neighbour, INOTIFY)):
             assert int(command.split()[0]) > most / 2
+        local.ssh(vm, "touch /tmp/let-go")
         holding.join()
 
 
