@@ -45,6 +45,7 @@ check() { # PRESET [ctest's flags…]
 }
 
 failed=()
+install_for_tests
 for preset in "${presets[@]}"; do
   [ "$preset" != clang ] || scripts/deps.sh clang
   check "$preset" "$@" || failed+=("$preset")
