@@ -31,7 +31,6 @@ bool Exists(const std::string& path) {
 
 Status MakeKey(const std::string& path) {
   std::cerr << "Making an SSH key for TPU VMs: " << path << std::endl;
-  TORUS_RETURN_IF_ERROR(MakeFolders(std::filesystem::path(path).parent_path(), 0700));
   TORUS_RETURN_IF_ERROR(RunChecked(
       {"ssh-keygen", "-q", "-t", "rsa", "-b", "3072", "-N", "", "-C", "torus", "-f", path}));
   return {};
@@ -73,6 +72,9 @@ class FolderLock {
 
 Result<std::string> EnsureSshKey(const std::string& path) {
   const std::string public_path = path + ".pub";
+  const std::string folder = std::filesystem::path(path).parent_path();
+  TORUS_RETURN_IF_ERROR(MakeFolders(folder, 0700));
+  const FolderLock lock(folder);  // two first logins at once make one key
   if (!Exists(path)) {
     std::error_code ignored;
     std::filesystem::remove(public_path, ignored);  // the other half of a key that is gone

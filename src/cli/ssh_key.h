@@ -17,8 +17,8 @@ namespace torus::cli {
 
 // The public half ("ssh-rsa AAAA…", without its comment) of the key whose private half is at
 // `path`. Makes both with ssh-keygen, without a passphrase, if the private one is missing; only the
-// public one missing is made again from it. NOT_FOUND if there is no ssh-keygen; INVALID_ARGUMENT
-// if the file is not a key.
+// public one missing is made again from it. Several processes at once make one key. NOT_FOUND if
+// there is no ssh-keygen; INVALID_ARGUMENT if the file is not a key.
 Result<std::string> EnsureSshKey(const std::string& path);
 
 // `ssh_keys` (lines of "USER:TYPE KEY COMMENT") with this user's key in it; nothing if it is there.

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <future>
+#include <set>
 
 #include "base/file.h"
 
@@ -82,6 +84,17 @@ TEST_F(OnDisk, AKeyIsMadeAndKept) {
   EXPECT_EQ(*EnsureSshKey(path), *made);
   ASSERT_TRUE(WriteFile(path + ".pub", "garbage\n").ok());
   EXPECT_THAT(EnsureSshKey(path).error().message(), HasSubstr("does not hold a public SSH key"));
+}
+
+TEST_F(OnDisk, FirstLoginsAtOnceMakeOneKey) {
+  if (std::system("command -v ssh-keygen >/dev/null") != 0) GTEST_SKIP() << "needs ssh-keygen";
+  const std::string path = folder_ + "/.ssh/key";
+  std::vector<std::future<Result<std::string>>> logins(4);
+  for (auto& login : logins)
+    login = std::async(std::launch::async, [&] { return EnsureSshKey(path); });
+  std::set<std::string> keys;
+  for (auto& login : logins) keys.insert(login.get().value_or("none"));
+  EXPECT_THAT(keys, ElementsAre(StartsWith("ssh-rsa ")));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <sstream>
@@ -51,6 +52,7 @@ bool IsLoopback(std::string_view address) {
   return address.starts_with("127.") || address == "::1" || address == "0.0.0.0";
 }
 
+constexpr char kRouterTable[] = "torus_router";
 constexpr char kForwarding[] = "/proc/sys/net/ipv4/ip_forward";
 
 // Of a VM through the host: the kernel's table of them is the host's and all VMs' together.
@@ -131,6 +133,17 @@ Status Forward() {
   return Set(kForwarding, "1");
 }
 
+// The router's rules are put back where this worker has seen them stand: whether the host forwarded
+// before its VMs did cannot be told later.
+Status KeepRouterRules() {
+  static std::atomic<bool> stood = false;
+  if (!LacksTable(kRouterTable)) {
+    stood = true;
+    return {};
+  }
+  return stood ? Run({"nft", "-f", "-"}, RouterRules(OtherLinks())) : Status();
+}
+
 }  // namespace
 
 Status CheckPlan(const NetworkPlan& plan) {
@@ -190,7 +203,8 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
       "{names_prerouting}"
       "  chain input {{\n"
       "    type filter hook input priority -10; policy accept;\n"
-      "    iifname \"{link}\" ip saddr {address} ct state established,related accept\n"
+      "    iifname \"{link}\" ip saddr {address} ct state established,related ct direction reply "
+      "accept\n"
       "    iifname \"{link}\" ct count over {most} drop\n"
       "{names_input}"
       "    iifname \"{link}\" drop\n"
@@ -221,18 +235,18 @@ std::string HostRules(const VmPaths& vm, const NetworkPlan& plan) {
 std::string RouterRules(const std::vector<std::string>& links) {
   if (links.empty()) return {};
   return fmt::format(
-      "add table inet torus_router\n"
-      "delete table inet torus_router\n"
-      "table inet torus_router {{\n"
+      "add table inet {table}\n"
+      "delete table inet {table}\n"
+      "table inet {table} {{\n"
       "  chain forward {{\n"
       "    type filter hook forward priority -10; policy accept;\n"
       "    oifname \"tv*\" accept\n"
       "    ct state established,related accept\n"
       "    ct status dnat accept\n"
-      "    iifname {{ \"{}\" }} drop\n"
+      "    iifname {{ \"{links}\" }} drop\n"
       "  }}\n"
       "}}\n",
-      fmt::join(links, "\", \""));
+      fmt::arg("table", kRouterTable), fmt::arg("links", fmt::join(links, "\", \"")));
 }
 
 std::string VmRules() {
@@ -266,10 +280,8 @@ Status Plumb(const VmPaths& vm, const NetworkPlan& plan) {
     if (other.empty() || other == vm.link()) return linked;
     return FailedPrecondition(
         "the VM's address {} is in use on this machine, on the network link {}: most likely "
-        "another "
-        "Torus service here has a VM at it. Delete that VM, or stop using one of the two services "
-        "on "
-        "this machine, and try again (\"ip link delete {}\" frees the address if nobody owns it)",
+        "another Torus service here has a VM at it. Delete that VM, or stop using one of the two "
+        "services on this machine, and try again (\"ip link delete {}\" frees the address if nobody owns it)",
         plan.address, other, other);
   }
   FaultPoint("worker.link");
@@ -282,13 +294,15 @@ Status Plumb(const VmPaths& vm, const NetworkPlan& plan) {
 }
 
 Status KeepRules(const VmPaths& vm, const NetworkPlan& plan) {
-  if (!LacksTable(vm.table())) return {};
-  spdlog::warn(
-      "the VM's nft table {} is gone and is made anew: something has emptied the rules of this "
-      "host's firewall (a restart of nftables.service does)",
-      vm.table());
-  TORUS_RETURN_IF_ERROR(Run({"nft", "-f", "-"}, HostRules(vm, plan)));
-  return Forward();
+  if (LacksTable(vm.table())) {
+    spdlog::warn(
+        "the VM's nft table {} is gone and is made anew: something has emptied the rules of this "
+        "host's firewall (a restart of nftables.service does)",
+        vm.table());
+    TORUS_RETURN_IF_ERROR(Run({"nft", "-f", "-"}, HostRules(vm, plan)));
+    TORUS_RETURN_IF_ERROR(Forward());
+  }
+  return KeepRouterRules();
 }
 
 std::string LinkOf(std::string_view address) {

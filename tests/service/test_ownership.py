@@ -98,12 +98,13 @@ def test_a_group_can_be_let_in(new_service):
     assert status == 403 and f"root and the members of the group {group}" in body
 
 
-def test_a_group_that_does_not_exist_is_named(new_service):
-    service = new_service(flags=["--allow-group=no-such-group"])
+@pytest.mark.parametrize("group", ["no-such-group", "4000000"])
+def test_a_group_that_does_not_exist_is_named(new_service, group):
+    service = new_service(flags=[f"--allow-group={group}"])
     service.spawn()
     assert service.process.wait(timeout=30) == 1
     service.process = None
-    assert "--allow-group no-such-group: there is no such group" in service.log.read_text()
+    assert f"--allow-group {group}: there is no such group" in service.log.read_text()
 
 
 def test_a_request_thrown_in_by_a_connection_that_closes_at_once_has_no_effect(service):

@@ -290,6 +290,8 @@ def test_rules_that_the_host_has_lost_come_back(boxed, machines):
         assert attempt(boxed, HOST) == DROPPED
     with machines[1].server(INTERNET):
         assert attempt(boxed, INTERNET) == "OK"
+    run("nft", "delete", "table", "inet", "torus_router")
+    torus.eventually(lambda: "torus_router" in run("nft", "list", "tables"), what="the router's table")
 
 
 def test_abstract_sockets_are_the_hosts_own(boxed, machines):

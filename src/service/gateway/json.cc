@@ -146,8 +146,7 @@ Status SetField(std::string_view field_path, std::string_view value, Message* me
   if (is_message && !HasOwnForm(*field->message_type()))
     return InvalidArgument(
         "Invalid JSON payload received. Unknown name \"{}\": Cannot bind query parameter. '{}' is "
-        "a "
-        "message type. Parameters can only be bound to primitive types.",
+        "a message type. Parameters can only be bound to primitive types.",
         field_path, field_path);
   if (IsPlainText(*field, value)) {
     message->GetReflection()->SetString(message, field, std::string(value));

@@ -159,18 +159,15 @@ Result<uid_t> PeerUser(int socket) {
 Result<PeerGuard> PeerGuard::Create(const std::string& group) {
   PeerGuard guard;
   if (group.empty()) return guard;
-  guard.group_name_ = group;
   gid_t number = 0;
   const auto [end, error] = std::from_chars(group.data(), group.data() + group.size(), number);
-  if (error == std::errc() && end == group.data() + group.size()) {
-    guard.group_ = number;
-    return guard;
-  }
-  const struct group* found = getgrnam(group.c_str());
+  const bool is_number = error == std::errc() && end == group.data() + group.size();
+  const struct group* found = is_number ? getgrgid(number) : getgrnam(group.c_str());
   if (found == nullptr)
     return InvalidArgument(
         "--allow-group {}: there is no such group. Groups and their members: getent group.", group);
   guard.group_ = found->gr_gid;
+  guard.group_name_ = found->gr_name;
   return guard;
 }
 

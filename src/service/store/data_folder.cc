@@ -57,8 +57,7 @@ Result<std::unique_ptr<DataFolder>> DataFolder::Open(const std::filesystem::path
   if (!error && !made && IsForeign(folder))
     return FailedPrecondition(
         "The folder {} holds other files and is no data folder of torus. Name an empty or a new "
-        "one "
-        "with --data-dir.",
+        "one with --data-dir.",
         folder.string());
   if (error)
     return FailedPrecondition("Cannot make the data folder {}: {}. Name another with --data-dir.",

@@ -31,8 +31,7 @@ Status CheckTags(const Tags& tags) {
     if (!model::CheckNodeId(tag).ok())
       return InvalidArgument(
           "Invalid network tag \"{}\": 1 to 63 lowercase letters, digits or hyphens, a letter "
-          "first "
-          "and no hyphen last.",
+          "first and no hyphen last.",
           tag);
   return {};
 }

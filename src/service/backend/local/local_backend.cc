@@ -48,8 +48,7 @@ Status CheckHost(const LocalOptions& options) {
     if (access(path.c_str(), R_OK) != 0)
       return FailedPrecondition(
           "Cannot read {} at \"{}\". Build it (scripts/deps.sh fetches the engine), or say where "
-          "it "
-          "is with --libtpu and --engine.",
+          "it is with --libtpu and --engine.",
           what, path);
   return {};
 }
@@ -58,6 +57,12 @@ Status CheckHost(const LocalOptions& options) {
 bool IsPermanent(Code code) {
   return code == Code::kInvalidArgument || code == Code::kFailedPrecondition ||
          code == Code::kUnimplemented || code == Code::kResourceExhausted;
+}
+
+// The code of a worker's failure; what is no canonical code of one counts as an internal error.
+Code FailureCode(int code) {
+  const bool canonical = code > 0 && code <= static_cast<int>(Code::kUnauthenticated);
+  return canonical ? static_cast<Code>(code) : Code::kInternal;
 }
 
 std::vector<model::Attribute> ToModel(const worker::Observed& seen) {
@@ -88,7 +93,7 @@ model::Observation Together(const std::vector<worker::Observed>& vms, int64_t or
     }
     if (vm.phase() == worker::FAILED) {
       all.phase = Phase::kFailed;
-      all.error = Status(static_cast<Code>(vm.error_code()), vm.error());
+      all.error = Status(FailureCode(vm.error_code()), vm.error());
       all.permanent |= IsPermanent(all.error.code());
     }
   }

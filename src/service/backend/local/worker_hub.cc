@@ -109,8 +109,7 @@ class WorkerHub::Stream
   grpc::Status Refuse(const worker::Hello& hello) TORUS_REQUIRES(hub_.mutex_) {
     const std::string reason = fmt::format(
         "The VM's worker (pid {}, build {}) speaks protocol {}, and this service {} to {}. End "
-        "that "
-        "process: the service starts its own, which adopts the VM.",
+        "that process: the service starts its own, which adopts the VM.",
         hello.pid(), hello.build(), hello.protocol_version(), kOldestProtocol, kNewestProtocol);
     spdlog::warn("worker {} of node {} is refused: {}", hello.worker_index(), hello.node_uid(),
                  reason);
@@ -118,7 +117,8 @@ class WorkerHub::Stream
     failed.set_phase(worker::FAILED);
     failed.set_error_code(static_cast<int>(Code::kUnavailable));
     failed.set_error(reason);
-    hub_.vms_[{hello.node_uid(), hello.worker_index()}].seen = failed;
+    const auto vm = hub_.vms_.find({hello.node_uid(), hello.worker_index()});
+    if (vm != hub_.vms_.end()) vm->second.seen = failed;  // of a VM not known yet: it dials again
     return {grpc::StatusCode::FAILED_PRECONDITION, reason};
   }
 
