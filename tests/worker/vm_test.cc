@@ -576,6 +576,7 @@ TEST_F(VmTest, StartsWithinASecond) {
   ASSERT_NO_FATAL_FAILURE(RunVm(Spec()));  // warm
   Order(DELETE);
   ASSERT_TRUE(service_->Await(DELETED, generation_));
+  while (workers_->Find(uid_, 0)) std::this_thread::sleep_for(milliseconds(2));
   std::vector<double> seconds;
   for (int i = 0; i < 7; ++i) {
     const auto begin = Clock::now();

@@ -63,6 +63,15 @@ TEST_F(WorkerProcessTest, ASlowStartHoldsNobodyUpAndItsErrorComesLater) {
   EXPECT_EQ(Count(), 1);
 }
 
+TEST_F(WorkerProcessTest, AfterASlowStartAWorkerThatHasEndedIsStartedAnew) {
+  const WorkerProcess workers = Workers("sleep 0.3\n");
+  EXPECT_TRUE(workers.Start("u", 0).ok());
+  std::this_thread::sleep_for(milliseconds(800));
+  EXPECT_TRUE(workers.Start("u", 0).ok());
+  std::this_thread::sleep_for(milliseconds(800));
+  EXPECT_EQ(Count(), 2);
+}
+
 TEST_F(WorkerProcessTest, OneVmsStartIsNotAnothers) {
   const WorkerProcess workers = Workers("sleep 0.3\n");
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(workers.Start("u", i).ok());

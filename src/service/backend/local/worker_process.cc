@@ -63,22 +63,22 @@ Status WorkerProcess::Start(std::string_view node_uid, int index) const {
   std::shared_future<Status> start;
   {
     const MutexLock lock(mutex_);
-    const auto found = starting_.find(folder);
-    if (found == starting_.end()) {
-      TORUS_RETURN_IF_ERROR(MakeFolders(vms_folder_, 0700));
-      FaultPoint("backend.start_worker");
-      std::vector<std::string> argv = Arguments(node_uid, index);
-      argv.push_back("--detach");
-      start = std::async(std::launch::async, [argv = std::move(argv)]() -> Status {
-        TORUS_ASSIGN_OR_RETURN(const auto done, RunSubprocess(argv, {.timeout = kStartTime}));
-        return StartStatus(done);
-      });
-      starting_[folder] = start;
-    } else if (!IsReady(found->second)) {
-      return {};
-    } else {
-      start = found->second;
+    if (const auto before = starting_.find(folder); before != starting_.end()) {
+      if (!IsReady(before->second)) return {};
+      // One that nobody waited for. After a success its worker has ended: another is needed.
+      const Status ended = before->second.get();
+      starting_.erase(before);
+      TORUS_RETURN_IF_ERROR(ended);
     }
+    TORUS_RETURN_IF_ERROR(MakeFolders(vms_folder_, 0700));
+    FaultPoint("backend.start_worker");
+    std::vector<std::string> argv = Arguments(node_uid, index);
+    argv.push_back("--detach");
+    start = std::async(std::launch::async, [argv = std::move(argv)]() -> Status {
+      TORUS_ASSIGN_OR_RETURN(const auto done, RunSubprocess(argv, {.timeout = kStartTime}));
+      return StartStatus(done);
+    });
+    starting_[folder] = start;
   }
   if (start.wait_for(kStartWait) != std::future_status::ready) return {};
   const MutexLock lock(mutex_);
