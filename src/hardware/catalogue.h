@@ -50,6 +50,11 @@ struct Generation {
   int64_t hbm_granule_bytes = 0;  // the smallest tile that an array in HBM is made of
   double peak_bf16_flops = 0;
   double hbm_bandwidth = 0;  // bytes per second
+  // How its chips look on a host (host_devices.h): ids as sysfs prints them.
+  std::string pci_device;
+  std::string pci_subsystem;
+  int pci_functions_per_chip = 1;
+  bool has_accel_files = false;  // /dev/accelN; all have /dev/vfio/N
 };
 
 struct AcceleratorType {

@@ -11,7 +11,9 @@
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "hardware/host_devices.h"
 #include "slice/description.h"
+#include "worker/pci_tree.h"
 
 namespace torus::worker {
 namespace {
@@ -31,6 +33,11 @@ cat /run/torus/hostname >/etc/hostname
 cat /run/torus/hosts >/etc/hosts
 cat /run/torus/resolv.conf >/etc/resolv.conf
 /bin/sh /run/torus/accounts boot
+# Plain files in the place of the chips' devices: programs count them, libtpu.so holds them open.
+mkdir -p /dev/vfio
+while read -r name; do
+  : >"/dev/$name"
+done </run/torus/devices
 
 # Processes get a moment to end by themselves, as at the shutdown of a machine.
 stop() {
@@ -142,7 +149,8 @@ Status RemoveOthers(const std::string& folder, const std::map<std::string, std::
   std::vector<fs::path> others;
   for (auto it = fs::recursive_directory_iterator(folder, error); !error && it != fs::end(it);
        it.increment(error)) {
-    if (it->path().filename() == "hostkeys") it.disable_recursion_pending();
+    const fs::path name = it->path().filename();
+    if (name == "hostkeys" || name == kPciBus) it.disable_recursion_pending();
     if (it->is_directory()) continue;
     if (!files.contains(fs::path(it->path()).lexically_relative(folder))) others.push_back(*it);
   }
@@ -209,6 +217,15 @@ Result<std::string> ImageSshdConfig(const std::string& image_root) {
   return text;
 }
 
+std::string DeviceList(const VmSpec& vm) {
+  std::string list = "vfio/vfio\n";
+  const auto* type = hardware::Catalogue::BuiltIn().FindAcceleratorType(vm.accelerator_type());
+  for (int chip = 0; type && chip < type->host_topology.count(); ++chip)
+    for (const std::string& name : hardware::DeviceFiles(*type->generation, chip))
+      list += name + "\n";
+  return list;
+}
+
 std::map<std::string, std::string> GuestFiles(const VmSpec& vm, const Accounts& accounts,
                                               int64_t memory_limit, const std::string& resolvers) {
   std::map<std::string, std::string> files = {
@@ -216,6 +233,7 @@ std::map<std::string, std::string> GuestFiles(const VmSpec& vm, const Accounts& 
       {"script", kScript},
       {"sshd-again", kSshdAgain},
       {"accounts", kAccounts},
+      {"devices", DeviceList(vm)},
       {"slice", SliceText(vm, memory_limit)},
       {"hosts", HostsFile(vm)},
       {"hostname", vm.host_name() + "\n"},

@@ -33,11 +33,15 @@ std::string SliceText(const VmSpec& vm, int64_t memory_limit);
 // can shut everybody out. NOT_FOUND when the image or its configuration is missing.
 Result<std::string> ImageSshdConfig(const std::string& image_root);
 
+// The files below /dev that stand for the VM's chips, one a line (hardware/host_devices.h).
+std::string DeviceList(const VmSpec& vm);
+
 // Every file of the folder but sshd_config, by its path in it, keys included.
 std::map<std::string, std::string> GuestFiles(const VmSpec& vm, const Accounts& accounts,
                                               int64_t memory_limit, const std::string& resolvers);
 
-// Makes the folder hold exactly these files, and nothing else but `hostkeys`; owned by `owner`,
+// Makes the folder hold exactly these files, and nothing else but `hostkeys` and the PCI
+// tree; owned by `owner`,
 // readable by all in the VM. Files that are already right are not touched.
 Status WriteGuestFiles(const std::string& folder, const std::map<std::string, std::string>& files,
                        uint32_t owner);

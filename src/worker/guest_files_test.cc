@@ -33,6 +33,7 @@ TEST(GuestFiles, NameTheVmItsMetadataServerAndItsUsers) {
   EXPECT_EQ(files.at("keys/ann"), "ssh-rsa AAAA1\nssh-rsa AAAA2\n");
   EXPECT_EQ(files.at("resolv.conf"), "nameserver 10.1.1.1\n");
   EXPECT_THAT(files.at("slice"), HasSubstr("v2-8"));
+  EXPECT_THAT(files.at("devices"), HasSubstr("\naccel3\n"));
   EXPECT_FALSE(files.contains("startup-script"));
 }
 

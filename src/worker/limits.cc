@@ -57,6 +57,7 @@ HostSize ReadHostSize() {
   host.open_files_max = MaxOpenFiles(host.open_files_max);
   host.mtu = ReadNumber("/sys/class/net/" + DefaultInterface() + "/mtu", host.mtu);
   host.has_ipv6 = access("/proc/sys/net/ipv6", F_OK) == 0;
+  host.has_pci = access("/sys/bus/pci/devices", F_OK) == 0;
   return host;
 }
 

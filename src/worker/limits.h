@@ -22,6 +22,7 @@ struct HostSize {
   int64_t open_files_max = 1 << 20;
   int64_t mtu = 1500;    // of the interface that the default route leaves by
   bool has_ipv6 = true;  // the kernel has it at all
+  bool has_pci = true;   // sysfs shows a PCI bus
 };
 
 HostSize ReadHostSize();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "worker/pci_tree.h"
 #include "worker/seccomp.h"
 
 namespace torus::worker {
@@ -33,6 +34,14 @@ Json Mount(const char* where, const char* type, const std::string& source, Json 
   return {{"destination", where}, {"type", type}, {"source", source}, {"options", options}};
 }
 
+// The VM's chips over the host's PCI devices (pci_tree.h). A folder of sysfs cannot be made.
+Json PciMount(const SandboxConfig& config) {
+  const Json options = {"bind", "ro", "nosuid", "nodev", "noexec"};
+  if (config.has_pci)
+    return Mount("/sys/bus/pci/devices", "bind", config.share + "/" + kPciDevices, options);
+  return Mount("/sys/bus", "bind", config.share + "/" + kPciBus, options);
+}
+
 Json Mounts(const SandboxConfig& config) {
   const auto size = [](int64_t bytes) { return fmt::format("size={}", bytes); };
   return {
@@ -44,6 +53,7 @@ Json Mounts(const SandboxConfig& config) {
             {"nosuid", "nodev", "mode=1777", size(config.limits.memory / 2)}),
       Mount("/dev/mqueue", "mqueue", "mqueue", {"nosuid", "noexec", "nodev"}),
       Mount("/sys", "sysfs", "sysfs", {"nosuid", "noexec", "nodev", "ro"}),
+      PciMount(config),
       Mount("/sys/fs/cgroup", "cgroup", "cgroup", {"nosuid", "noexec", "nodev", "relatime", "ro"}),
       Mount("/run", "tmpfs", "tmpfs",
             {"nosuid", "nodev", "mode=755", size(config.limits.memory / 10)}),

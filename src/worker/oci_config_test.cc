@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 namespace torus::worker {
@@ -12,6 +13,7 @@ using Json = nlohmann::json;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 SandboxConfig Example() {
   return {.host_name = "t1v-n-1-w-0",
@@ -45,16 +47,30 @@ TEST(OciConfig, HasNoCapabilityThatReachesTheHost) {
     EXPECT_THAT(names, Not(Contains(bad)));
 }
 
-TEST(OciConfig, BindsTwoFoldersReadOnlyAndNothingElse) {
+TEST(OciConfig, BindsFoldersOfItsOwnReadOnlyAndNothingElse) {
   int binds = 0;
   const Json config = OciConfig(Example());
   for (const Json& mount : config["mounts"]) {
     if (mount["type"] != "bind") continue;
     ++binds;
+    EXPECT_THAT(mount["source"].get<std::string>(), StartsWith("/media/"));
     EXPECT_THAT(mount["options"].get<std::vector<std::string>>(),
                 AllOf(Contains("ro"), Contains("nosuid"), Contains("nodev")));
   }
-  EXPECT_EQ(binds, 2);
+  EXPECT_EQ(binds, 3);
+}
+
+TEST(OciConfig, ShowsItsOwnPciDevicesWhateverTheHostHas) {
+  SandboxConfig config = Example();
+  const auto where = [&] {
+    std::map<std::string, std::string> binds;
+    const Json json = OciConfig(config);
+    for (const Json& mount : json["mounts"]) binds[mount["source"]] = mount["destination"];
+    return binds;
+  };
+  EXPECT_EQ(where()["/media/share/bus/pci/devices"], "/sys/bus/pci/devices");
+  config.has_pci = false;
+  EXPECT_EQ(where()["/media/share/bus"], "/sys/bus");
 }
 
 TEST(OciConfig, LimitsFollowTheHostUnlessOrdered) {

@@ -31,6 +31,7 @@
 #include "worker/mounts.h"
 #include "worker/network.h"
 #include "worker/oci_config.h"
+#include "worker/pci_tree.h"
 #include "worker/pinned_build.h"
 #include "worker/user_namespace.h"
 
@@ -228,6 +229,8 @@ Status Sandbox::PrepareFiles(const VmSpec& vm, const Accounts& accounts) {
   auto files = GuestFiles(vm, accounts, LimitsOf(vm).memory, resolvers.file);
   TORUS_ASSIGN_OR_RETURN(files["sshd_config"], ImageSshdConfig(vm.image_root()));
   TORUS_RETURN_IF_ERROR(WriteGuestFiles(paths_.share(), files, vm.uid_base()));
+  if (const auto* type = hardware::Catalogue::BuiltIn().FindAcceleratorType(vm.accelerator_type()))
+    TORUS_RETURN_IF_ERROR(WritePciTree(paths_.share(), *type, vm.uid_base()));
   return CopyHostKeys(paths_.host_keys(), paths_.share() + "/hostkeys", vm.uid_base());
 }
 
@@ -248,7 +251,8 @@ Status Sandbox::Create(const VmSpec& vm) {
                                  .uid_base = vm.uid_base(),
                                  .user_namespace = space.path(),
                                  .limits = LimitsOf(vm),
-                                 .has_ipv6 = host_.has_ipv6});
+                                 .has_ipv6 = host_.has_ipv6,
+                                 .has_pci = host_.has_pci});
   const auto boot_id = BootId();
   Status status = boot_id ? WriteFile(paths_.run() + "/boot_id", *boot_id) : boot_id.error();
   if (status.ok()) status = MakeFolders(paths_.bundle(), 0700);

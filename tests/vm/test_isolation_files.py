@@ -42,7 +42,7 @@ def test_the_hosts_folders_are_not_there(local, vm):
 
 
 def test_its_mounts_tell_no_path_of_the_host_but_of_its_own_folder(local, vm):
-    """The kernel says where a folder that is bound in comes from: two are, both of its own."""
+    """The kernel says where a folder that is bound in comes from: each of them is its own."""
     mounts = local.says(vm, "cat /proc/self/mountinfo /proc/1/mountinfo")
     own = str(DATA / "data/vms" / local.uid(vm) / "0")
     told = [line.split()[4] for line in mounts.splitlines() if str(DATA) in line.replace(own, "")]
