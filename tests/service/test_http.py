@@ -1,6 +1,9 @@
 """HTTP as clients, browsers and attackers speak it, on the port that gRPC shares."""
 import socket
 import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -122,6 +125,29 @@ def test_many_connections_at_once(service):
     for connection in connections:
         connection.sendall(get())
     assert all(b" 200 " in c.recv(4096) for c in connections)
+
+
+def test_a_client_may_be_slow_to_speak_while_others_come_and_go(service):
+    """The kernel's events of a connection that is gone may reach the one that took its place."""
+    over = threading.Event()
+
+    def come_and_go(_):
+        while not over.is_set():
+            socket.create_connection(("127.0.0.1", service.port), timeout=20).close()
+
+    def speak_late(i):
+        with socket.create_connection(("127.0.0.1", service.port), timeout=20) as connection:
+            time.sleep(i % 10 / 1000)
+            connection.sendall(get())
+            return connection.recv(100)[:12]
+
+    with ThreadPoolExecutor(16) as pool:
+        for i in range(6):
+            pool.submit(come_and_go, i)
+        try:
+            assert set(pool.map(speak_late, range(2000))) == {b"HTTP/1.1 200"}
+        finally:
+            over.set()
 
 
 def test_a_silent_client_is_dropped(service):

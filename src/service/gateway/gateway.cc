@@ -163,6 +163,7 @@ class Gateway::Impl {
       if (first.index() != 0 || std::get<0>(std::get<0>(first))) break;
       const ssize_t size =
           recv(socket.native_handle(), bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
+      if (size < 0 && errno == EAGAIN) continue;  // woken by an event of the descriptor's last user
       if (size <= 0) break;
       const std::string_view seen(bytes, static_cast<size_t>(size));
       if (!kPreface.starts_with(seen)) co_return false;
