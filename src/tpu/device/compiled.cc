@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "tpu/device/hbm.h"
+#include "tpu/device/temporaries.h"
 #include "tpu/program/hlo_attributes.h"
 #include "tpu/program/source.h"
 
@@ -133,7 +134,7 @@ std::string AdviceOn(const HloModule& module, const Tiling& tiling, const Footpr
   return text;
 }
 
-Footprint FootprintOf(const HloModule& module, const Tiling& tiling, int64_t dense_temporaries) {
+Footprint FootprintOf(const HloModule& module, const Tiling& tiling, int64_t vector_memory_bytes) {
   Footprint memory;
   const HloComputation* entry = module.entry();
   if (entry == nullptr) return memory;
@@ -149,14 +150,7 @@ Footprint FootprintOf(const HloModule& module, const Tiling& tiling, int64_t den
       }
     }
   }
-  double tiled = 0, dense = 0;
-  for (const auto& [instruction, bytes] : ValuesOf(module, tiling)) {
-    if (instruction->opcode == "parameter") continue;
-    tiled += static_cast<double>(bytes);
-    dense += static_cast<double>(Dense(instruction->shape));
-  }
-  const double growth = dense > 0 ? tiled / dense : 1;
-  memory.temporaries = static_cast<int64_t>(static_cast<double>(dense_temporaries) * growth);
+  memory.temporaries = TemporaryBytes(module, tiling, vector_memory_bytes);
   return memory;
 }
 
@@ -179,12 +173,12 @@ program::Roofline RooflineOf(const hardware::Generation& generation) {
           .vector_memory_bytes = kVectorMemory};
 }
 
-Compiled Examine(const HloModule& module, const hardware::Generation& generation,
-                 int64_t dense_temporaries, int64_t limit) {
+Compiled Examine(const HloModule& module, const hardware::Generation& generation, int64_t limit) {
   const Tiling tiling(generation);
+  const program::Roofline roofline = RooflineOf(generation);
   Compiled compiled;
-  compiled.memory = FootprintOf(module, tiling, dense_temporaries);
-  compiled.cost = program::CostOf(module, RooflineOf(generation));
+  compiled.memory = FootprintOf(module, tiling, roofline.vector_memory_bytes);
+  compiled.cost = program::CostOf(module, roofline);
   compiled.advice = AdviceOn(module, tiling, compiled.memory, limit);
   return compiled;
 }

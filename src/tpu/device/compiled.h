@@ -33,10 +33,9 @@ struct Compiled {
   std::string advice;
 };
 
-// `dense_temporaries` are the engine's, whose heap has no tiles: they grow as the program's own
-// values do. `limit` is the HBM that a device has.
+// `limit` is the HBM that a device has.
 Compiled Examine(const program::HloModule& module, const hardware::Generation& generation,
-                 int64_t dense_temporaries, int64_t limit);
+                 int64_t limit);
 
 // The rates of one device of a generation, as libtpu 0.0.52 reckons with them.
 program::Roofline RooflineOf(const hardware::Generation& generation);

@@ -88,15 +88,15 @@ PJRT_Error* GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
 
 }  // namespace
 
-std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable, const Client& client,
-                                       int64_t dense_temporaries) {
+std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable,
+                                       const Client& client) {
   const auto code = OptimizedProgram(s, executable);
   if (!code) return nullptr;
   const auto module = program::ReadHloDump(*code);  // HloModuleProtoWithConfig has it in field 1
   if (!module) return nullptr;
   const auto& generation = client.slice.generation();
   auto facts = std::make_shared<Facts>();
-  facts->compiled = Examine(*module, generation, dense_temporaries, generation.usable_hbm_bytes);
+  facts->compiled = Examine(*module, generation, generation.usable_hbm_bytes);
   AddProperties(*facts);
   return facts;
 }

@@ -22,9 +22,7 @@ struct Facts {
 };
 
 // Reads the engine's compiled program. Null where the engine does not give it.
-// `dense_temporaries`: what the engine says it needs beside arguments and results.
-std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable, const Client& client,
-                                       int64_t dense_temporaries);
+std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable, const Client& client);
 
 // PJRT_LoadedExecutable_GetExecutable.
 PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args);

@@ -35,7 +35,7 @@ void ReadExecutable(State& s, PJRT_Executable* executable, Program& program) {
   }
   program.host_bytes = program.run_bytes();
   if (program.client == nullptr) return;
-  program.facts = ReadFacts(s, executable, *program.client, program.temporary_bytes);
+  program.facts = ReadFacts(s, executable, *program.client);
   if (!program.facts) return;
   const Footprint& memory = program.facts->compiled.memory;
   program.output_bytes = memory.outputs - memory.aliased;
