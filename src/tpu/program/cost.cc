@@ -78,6 +78,10 @@ double Bytes(const HloShape& shape) {
   return bytes;
 }
 
+bool IsVector(const HloShape& shape) {
+  return std::ranges::count_if(shape.dimensions, [](int64_t size) { return size > 1; }) < 2;
+}
+
 double Dimension(const HloShape& shape, int64_t at) {
   const auto i = static_cast<size_t>(at);
   return i < shape.dimensions.size() ? static_cast<double>(shape.dimensions[i]) : 1;
@@ -215,7 +219,7 @@ class Counter {
     static const auto& names =
         *new Names{"convolution", "dot", "gather", "reduce", "reduce-window", "sort", "scatter"};
     // A product with a vector is bound by reading the matrix once.
-    if (instruction.opcode == "dot" && instruction.shape.dimensions.size() < 2) return false;
+    if (instruction.opcode == "dot" && IsVector(instruction.shape)) return false;
     if (names.contains(instruction.opcode)) return true;
     if (instruction.opcode != "fusion") return false;
     for (const int64_t id : instruction.called) {
@@ -233,8 +237,11 @@ class Counter {
     const auto& op = instruction.opcode;
     const double elements = Elements(instruction.shape);
     Cost cost;
-    if (IsFree(op) || OnlyMoves(op)) return cost;
-    if (IsTranscendental(op)) {
+    if (op == "gather") {  // its indices are brought within bounds
+      cost.flops = Elements(scope.shape(instruction.operands.back()));
+    } else if (IsFree(op) || OnlyMoves(op)) {
+      return cost;
+    } else if (IsTranscendental(op)) {
       cost.transcendentals = elements;
     } else if (op == "dot") {
       cost.flops = DotFlops(instruction, scope);
