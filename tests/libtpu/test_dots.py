@@ -39,6 +39,23 @@ np.testing.assert_allclose(y, np.stack([a @ rhs[g] for a, g in zip(lhs, groups)]
 """, TPU_ACCELERATOR_TYPE="v5litepod-8", **BOTH)
 
 
+def test_ragged_dots_of_batches(run):
+    """Sizes for each batch, a contracted and a batched ragged dimension, and a vmap of gradients."""
+    run(DOTS + """
+def ragged(lhs, rhs, sizes, contract, batch, row, group=()):
+    numbers = jax.lax.RaggedDotDimensionNumbers((contract, batch), [row], group)
+    same(lambda l, r, s: jax.lax.ragged_dot_general(l, r, s, numbers), lhs, rhs,
+         np.array(sizes, np.int32))
+def floats(*shape): return random.standard_normal(shape).astype("f")
+for sizes in ([4, 5, 7], [[4, 5, 7], [1, 2, 3]]):
+    ragged(floats(2, 16, 8), floats(2, 3, 8, 5), sizes, ([2], [2]), ([0], [0]), 1, [1])
+    ragged(floats(2, 16, 5), floats(2, 16, 7), sizes, ([1], [1]), ([0], [0]), 1)
+ragged(floats(6, 4, 5), floats(6, 5, 7), [4, 2], ([2], [1]), ([0], [0]), 0)
+same(jax.vmap(jax.grad(lambda l, r, s: (jax.lax.ragged_dot(l, r, s) ** 2).sum(), argnums=(0, 1))),
+     floats(4, 16, 8), floats(4, 3, 8, 5), random.integers(0, 6, (4, 3)).astype(np.int32))
+""", **BOTH)
+
+
 def test_dots_of_four_bits(run):
     run(DOTS + """
 for dtype in (jnp.int4, jnp.uint4):

@@ -93,3 +93,12 @@ parts = serialize_executable.serialize(jax.jit(lambda x: x + 1).lower(x).compile
 again = serialize_executable.deserialize_and_load(*parts, execution_devices=list(mesh.devices.flat))
 np.testing.assert_array_equal(again(x), np.arange(16) + 1)
 """, TPU_ACCELERATOR_TYPE="v5litepod-8")
+
+
+def test_an_array_without_values(run):
+    run("""
+        import jax, jax.numpy as jnp
+        for dtype in (jnp.float32, jnp.bfloat16, jnp.int8, bool):
+            x = jax.jit(lambda: jax.lax.empty((3, 4), dtype))()
+            assert x.shape == (3, 4) and x.dtype == dtype
+        """)

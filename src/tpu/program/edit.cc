@@ -27,15 +27,12 @@ HloShape RowMajor(const HloShape& shape) {
 
 void MakeFfiCall(const HloComputation& computation, HloInstruction& instruction,
                  std::string_view target, std::string_view attributes, bool has_side_effect) {
+  ForgetCall(instruction);
   instruction.opcode = "custom-call";
   instruction.custom_call_target = target;
   instruction.backend_config = attributes;
   instruction.channel_id = 0;
   instruction.shape = RowMajor(instruction.shape);
-  for (const auto field :
-       {kIsHostTransfer, kConstrainLayout, kOperandShapes, kHasSideEffect, kApiVersion}) {
-    instruction.others = wire::Without(instruction.others, field);
-  }
   protozero::pbf_writer others(instruction.others);
   others.add_bool(kConstrainLayout, true);
   for (const int64_t operand : instruction.operands) {
@@ -43,6 +40,15 @@ void MakeFfiCall(const HloComputation& computation, HloInstruction& instruction,
   }
   others.add_bool(kHasSideEffect, has_side_effect);
   others.add_enum(kApiVersion, kTypedFfi);
+}
+
+void ForgetCall(HloInstruction& instruction) {
+  instruction.custom_call_target.clear();
+  instruction.backend_config.clear();
+  for (const auto field :
+       {kIsHostTransfer, kConstrainLayout, kOperandShapes, kHasSideEffect, kApiVersion}) {
+    instruction.others = wire::Without(instruction.others, field);
+  }
 }
 
 void Replace(HloComputation& computation, const std::map<int64_t, int64_t>& replacements) {

@@ -21,6 +21,9 @@ HloShape RowMajor(const HloShape& shape);
 void MakeFfiCall(const HloComputation& computation, HloInstruction& instruction,
                  std::string_view target, std::string_view attributes, bool has_side_effect);
 
+// Takes from an instruction what only a custom call has, for one that becomes something else.
+void ForgetCall(HloInstruction& instruction);
+
 // Removes instructions and lets their users use others in their place: ids, old to new.
 void Replace(HloComputation& computation, const std::map<int64_t, int64_t>& replacements);
 

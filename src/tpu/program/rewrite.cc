@@ -19,9 +19,12 @@ struct Pass {
 constexpr Pass kPasses[] = {
     {{"tpu_custom_call"}, RefuseMosaic},
     {{"send", "recv"}, RewriteHostTransfers},
+    {{"AllocateBuffer"}, RewriteAllocateBuffer},
     {{"LuDecomposition"}, RewriteLu},
     {{"ragged_dot", "ragged-dot"}, RewriteRaggedDot},
+    {{"ragged_all_to_all", "ragged-all-to-all"}, RewriteRaggedAllToAll},
     {{}, WidenInt4Dots},
+    {{}, ConstrainUnreduced},
 };
 
 bool Contains(std::string_view code, std::string_view name) {

@@ -30,8 +30,14 @@ Result<bool> RewriteHostTransfers(HloModule& module);
 Result<bool> RewriteLu(HloModule& module);
 // A ragged dot becomes a dot of operands that are masked by group.
 Result<bool> RewriteRaggedDot(HloModule& module);
+// A ragged all-to-all becomes all-to-alls of whole arrays and a gather.
+Result<bool> RewriteRaggedAllToAll(HloModule& module);
+// An array without values becomes one of zeros.
+Result<bool> RewriteAllocateBuffer(HloModule& module);
 // Operands of dots that have less than a byte are converted first.
 Result<bool> WidenInt4Dots(HloModule& module);
+// Constraints where values that are unreduced over a mesh's axes become whole.
+Result<bool> ConstrainUnreduced(HloModule& module);
 // UNIMPLEMENTED for a program with a kernel that is compiled for the real chip.
 Result<bool> RefuseMosaic(HloModule& module);
 

@@ -47,35 +47,14 @@ TEST(RewriteLu, RefusesOtherShapes) {
   EXPECT_EQ(Rewrite(module).error().code(), Code::kInvalidArgument);
 }
 
-// sum over g, k of masked[g, m, k] * right[g, k, n]
-TEST(RewriteRaggedDot, MakesADotOfAMaskedLeftSide) {
-  ModuleBuilder m;
-  const int64_t lhs = m.Add("parameter", ArrayShape(ElementType::kF32, {8, 4}));
-  const int64_t rhs = m.Add("parameter", ArrayShape(ElementType::kF32, {2, 4, 5}));
-  const int64_t sizes = m.Add("parameter", ArrayShape(ElementType::kS32, {2}));
-  const int64_t dot = m.Add("ragged-dot", ArrayShape(ElementType::kF32, {8, 5}), {lhs, rhs, sizes});
-  {
-    auto others = m.Others(dot);
-    protozero::pbf_writer ragged(others, 90);
-    {
-      protozero::pbf_writer dimensions(ragged, 1);
-      wire::AddInts(dimensions, 1, {1});
-      wire::AddInts(dimensions, 2, {1});
-    }
-    wire::AddInts(ragged, 2, {0});
-    wire::AddInts(ragged, 3, {0});
-  }
-  HloModule module = m.Build();
+TEST(RewriteAllocateBuffer, GivesZeros) {
+  HloModule module = CustomCall("AllocateBuffer", ArrayShape(ElementType::kBF16, {3, 4}));
   ASSERT_TRUE(*Rewrite(module));
   ASSERT_TRUE(ReadHlo(WriteHlo(module)));
-  const auto* rewritten = module.entry()->Find(dot);
-  EXPECT_EQ(rewritten->opcode, "dot");
-  EXPECT_FALSE(RaggedDotDimensionsOf(*rewritten));
-  const auto dimensions = DotDimensionsOf(*rewritten);
-  ASSERT_TRUE(dimensions);
-  EXPECT_THAT(dimensions->lhs_contracting, ElementsAre(2, 0));
-  EXPECT_THAT(dimensions->rhs_contracting, ElementsAre(1, 0));
-  EXPECT_EQ(module.entry()->Find(rewritten->operands[0])->shape.ToString(), "f32[2,8,4]{2,1,0}");
+  const auto* array = module.entry()->Find(module.entry()->root_id);
+  EXPECT_EQ(array->opcode, "broadcast");
+  EXPECT_EQ(array->custom_call_target, "");
+  EXPECT_EQ(module.entry()->Find(array->operands[0])->shape.ToString(), "bf16[]");
 }
 
 TEST(WidenInt4Dots, ConvertsWhatIsNarrow) {
