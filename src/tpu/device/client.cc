@@ -176,6 +176,7 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   // The caller's options are for a real TPU's runtime.
   const auto client = MakeClient(s, *std::move(slice));
   if (!client) return NewError(client.error());
+  (*client)->replicas_alone = RunsReplicasAlone(*args);
   args->client = (*client)->handle;
   return nullptr;
 }

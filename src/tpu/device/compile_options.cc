@@ -10,8 +10,11 @@ namespace {
 namespace wire = program::wire;
 using wire::Type;
 
-// CompileOptionsProto.env_option_overrides: map<string, OptionOverrideProto>.
-constexpr protozero::pbf_tag_type kOverrides = 7, kKey = 1, kValue = 2;
+// CompileOptionsProto; env_option_overrides is a map<string, OptionOverrideProto>.
+constexpr protozero::pbf_tag_type kBuildOptions = 3, kPortable = 4, kOverrides = 7, kKey = 1,
+                                  kValue = 2;
+// ExecutableBuildOptionsProto
+constexpr protozero::pbf_tag_type kNumReplicas = 4, kNumPartitions = 5, kDeviceAssignment = 9;
 
 OptionValue ReadValue(std::string_view message) {
   OptionValue value;
@@ -65,6 +68,30 @@ Result<std::optional<std::string>> WithoutTpuOptions(std::string_view compile_op
   TORUS_RETURN_IF_ERROR(wrong);
   if (!dropped) return std::nullopt;
   return kept;
+}
+
+Extent ExtentOf(std::string_view compile_options) {
+  try {
+    const auto build = wire::FindBytes(compile_options, kBuildOptions).value_or("");
+    return {.replicas = wire::FindInt(build, kNumReplicas).value_or(1),
+            .partitions = wire::FindInt(build, kNumPartitions).value_or(1)};
+  } catch (const protozero::exception&) {
+    return {};
+  }
+}
+
+// A later scalar overrides an earlier one.
+std::string ForAnyDevice(std::string_view compile_options) {
+  auto build = wire::Without(wire::FindBytes(compile_options, kBuildOptions).value_or(""),
+                             kDeviceAssignment);
+  protozero::pbf_writer building(build);
+  building.add_int64(kNumReplicas, 1);
+  building.add_int64(kNumPartitions, 1);
+  auto options = wire::Without(compile_options, kBuildOptions);
+  protozero::pbf_writer writer(options);
+  writer.add_message(kBuildOptions, build);
+  writer.add_bool(kPortable, true);
+  return options;
 }
 
 }  // namespace torus::tpu

@@ -11,6 +11,7 @@ namespace torus::tpu {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 void AddOverride(std::string& options, const std::string& key) {
   protozero::pbf_writer writer(options);
@@ -57,6 +58,29 @@ TEST(WithoutTpuOptions, RefusesAnUnknownOneWithTheNearest) {
   EXPECT_THAT(refused.error().message(),
               HasSubstr("No such compile option: 'xla_tpu_enable_async_colective_fusion'"));
   EXPECT_THAT(refused.error().message(), HasSubstr("'xla_tpu_enable_async_collective_fusion'"));
+}
+
+TEST(Extent, IsReadAndRemade) {
+  std::string options;
+  protozero::pbf_writer writer(options);
+  {
+    protozero::pbf_writer build(writer, 3);
+    build.add_int64(4, 8);
+    build.add_int64(5, 2);
+    build.add_string(9, "devices");
+    build.add_bool(8, true);
+  }
+  AddOverride(options, "xla_cpu_enable_fast_math");
+  EXPECT_EQ(ExtentOf(options).replicas, 8);
+  EXPECT_EQ(ExtentOf(options).partitions, 2);
+  const std::string alone = ForAnyDevice(options);
+  EXPECT_EQ(ExtentOf(alone).replicas, 1);
+  EXPECT_EQ(ExtentOf(alone).partitions, 1);
+  EXPECT_THAT(alone, Not(HasSubstr("devices")));
+  EXPECT_THAT(alone, HasSubstr("xla_cpu_enable_fast_math"));
+  EXPECT_THAT(alone, HasSubstr(std::string("\x20\x01", 2)));  // portable
+  EXPECT_EQ(ExtentOf("").replicas, 1);
+  EXPECT_EQ(ExtentOf("\xff\xff").replicas, 1);
 }
 
 TEST(CheckTpuOption, ChecksTypes) {

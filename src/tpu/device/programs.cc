@@ -56,8 +56,10 @@ Status ReadDevices(State& s, PJRT_LoadedExecutable* loaded, Program& program) {
   return Status();
 }
 
-Result<std::unique_ptr<Program>> ReadProgram(State& s, PJRT_LoadedExecutable* loaded) {
+Result<std::unique_ptr<Program>> ReadProgram(State& s, PJRT_LoadedExecutable* loaded,
+                                             Client* client) {
   auto program = std::make_unique<Program>();
+  program->client = client;
   TORUS_RETURN_IF_ERROR(ReadDevices(s, loaded, *program));
   auto args = MakeArgs<PJRT_LoadedExecutable_GetExecutable_Args>();
   args.loaded_executable = loaded;
@@ -71,12 +73,13 @@ Result<std::unique_ptr<Program>> ReadProgram(State& s, PJRT_LoadedExecutable* lo
 }
 
 // The program of a loaded executable, read when it is first seen; null where it cannot be read.
-Program* FindProgram(State& s, PJRT_LoadedExecutable* loaded) {
+// `client`: whose it is, where known; one for any device does not tell.
+Program* FindProgram(State& s, PJRT_LoadedExecutable* loaded, Client* client = nullptr) {
   if (const auto known = s.programs.Find(loaded)) return *known;
   static Mutex& reading = *new Mutex;
   const MutexLock lock(reading);
   if (const auto known = s.programs.Find(loaded)) return *known;
-  auto program = ReadProgram(s, loaded);
+  auto program = ReadProgram(s, loaded, client);
   if (!program) return nullptr;
   s.programs.Insert(loaded, program->get());
   return program->release();
@@ -86,8 +89,8 @@ Program* FindProgram(State& s, PJRT_LoadedExecutable* loaded) {
 
 // What upstream's compiler says of a program that no device of this kind can hold.
 Status CheckCompiled(const Program& program) {
-  if (program.devices.empty()) return Status();
-  const int64_t limit = program.devices.front()->hbm.limit();
+  if (program.client == nullptr) return Status();
+  const int64_t limit = program.client->devices.front().hbm.limit();
   const int64_t total =
       program.facts ? program.facts->compiled.memory.total() : program.run_bytes();
   if (total <= limit) return Status();
@@ -98,8 +101,8 @@ Status CheckCompiled(const Program& program) {
 }
 
 // Keeps a fresh executable if it can ever run; destroys it otherwise.
-PJRT_Error* Accept(State& s, PJRT_LoadedExecutable* loaded) {
-  const Program* program = FindProgram(s, loaded);
+PJRT_Error* Accept(State& s, const PJRT_Client* client, PJRT_LoadedExecutable* loaded) {
+  const Program* program = FindProgram(s, loaded, s.clients.Find(client).value_or(nullptr));
   const Status accepted = program == nullptr ? Status() : CheckCompiled(*program);
   if (accepted.ok()) return nullptr;
   auto destroy = MakeArgs<PJRT_LoadedExecutable_Destroy_Args>();
@@ -170,8 +173,13 @@ PJRT_Error* CompileProgram(State& s, PJRT_Client_Compile_Args* args) {
 
 PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
   State& s = state();
-  PJRT_Error* error = CompileProgram(s, args);
-  return error != nullptr ? error : Accept(s, args->executable);
+  const auto compile = [&s](PJRT_Client_Compile_Args* args) {
+    PJRT_Error* error = CompileProgram(s, args);
+    return error != nullptr ? error : Accept(s, args->client, args->executable);
+  };
+  const auto client = s.clients.Find(args->client);
+  if (!client || !(*client)->replicas_alone || args->program == nullptr) return compile(args);
+  return CompileReplicas(s, **client, args, compile);
 }
 
 // Compiles for a topology, without devices to load onto: by the client that it is of.
@@ -206,7 +214,7 @@ PJRT_Error* DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args* args) {
   } else {
     error = s.engine.Call(slot, args);
   }
-  return error != nullptr ? error : Accept(s, args->loaded_executable);
+  return error != nullptr ? error : Accept(s, args->client, args->loaded_executable);
 }
 
 // ---- Running
@@ -225,6 +233,9 @@ class Run {
 
   // Whether it is known where it runs, so that it can be accounted for.
   bool has_place() const { return client_ != nullptr; }
+
+  // The device that the caller names; null where the program runs on each of its own.
+  Device* only_device() const { return one_; }
 
   std::vector<Device*> devices() const {
     std::vector<Device*> devices;
@@ -389,6 +400,17 @@ PJRT_Error* CallEngine(State& s, PJRT_LoadedExecutable_Execute_Args* args) {
   return error;
 }
 
+// The device's part of a launch of a gang; the engine brings those of one number together.
+PJRT_Error* ExecuteInGang(State& s, PJRT_LoadedExecutable_Execute_Args* args, Device& device) {
+  constexpr int kFirst = 1 << 30;  // the engine's own numbers of launches stay below
+  Ample<PJRT_ExecuteOptions> options(args->options);
+  options->launch_id = kFirst | (device.gang_launches.fetch_add(1) & (kFirst - 1));
+  auto* const own = std::exchange(args->options, options.get());
+  PJRT_Error* error = CallEngine(s, args);
+  args->options = own;
+  return error;
+}
+
 PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   State& s = state();
   Program* program = FindProgram(s, args->executable);
@@ -396,6 +418,11 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   Run run(s, *program, *args);
   if (!run.has_place()) return CallEngine(s, args);
   if (Status room = run.CheckMemory(); !room.ok()) return NewError(room);
+  if (program->gang && run.only_device() != nullptr) {
+    if (PJRT_Error* error = ExecuteInGang(s, args, *run.only_device())) return error;
+    run.Book();
+    return nullptr;
+  }
   PJRT_Error* error = HasHostCallbacks(args->options)
                           ? ExecuteWithHostCallbacks(s, args, run.devices())
                           : CallEngine(s, args);
@@ -408,6 +435,10 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
 
 PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args) {
   State& s = state();
+  const auto shared = s.programs.Find(args->executable);
+  if (shared && (*shared)->gang && !(*shared)->client->gangs.Release(args->executable)) {
+    return nullptr;
+  }
   if (const auto program = s.programs.Take(args->executable)) delete *program;
   return s.engine.Call(pjrt::kLoadedExecutable_Destroy, args);
 }

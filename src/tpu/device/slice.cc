@@ -22,6 +22,7 @@ using hardware::Topology;
 constexpr char kTypeVariable[] = "TPU_ACCELERATOR_TYPE";
 constexpr char kChipsVariable[] = "TPU_VISIBLE_CHIPS";
 constexpr char kBoundsVariable[] = "TPU_CHIPS_PER_PROCESS_BOUNDS";
+constexpr char kProcessesVariable[] = "TPU_PROCESS_BOUNDS";
 constexpr char kDefaultType[] = "v4-8";
 // Upstream's name, and the node's, as hosts may have several.
 constexpr char kLockPrefix[] = "/tmp/libtpu_lockfile.";
@@ -164,6 +165,25 @@ Result<Topology> ParseBounds(const std::optional<std::string>& text, size_t chip
       kBoundsVariable, *text, chips, kChipsVariable);
 }
 
+// Frameworks that start a process a chip (PyTorch/XLA's launch, JAX with distributed.initialize)
+// say so; each would take itself for the only one.
+Status CheckProcesses(std::string_view text, const Slice& slice) {
+  const auto bounds = ParseNumbers(text);
+  if (!bounds || std::ranges::any_of(*bounds, [](int n) { return n < 1; })) {
+    return InvalidArgument("The environment variable {} says '{}', which is no grid of processes.",
+                           kProcessesVariable, text);
+  }
+  if (std::ranges::all_of(*bounds, [](int n) { return n == 1; })) return Status();
+  const auto& [x, y, z] = slice.devices().back().coords;  // the last chip's
+  return Unimplemented(
+      "The environment variable {0} says '{1}', so several processes would share the slice; this "
+      "libtpu.so runs all chips in one. Set {0}=1,1,1 {2}={3},{4},{5} {6}={7}: torch_xla.launch then "
+      "runs a thread for each device. Or use one process and SPMD (torch_xla.runtime.use_spmd, "
+      "jax.sharding).",
+      kProcessesVariable, text, kBoundsVariable, x + 1, y + 1, z + 1, kChipsVariable,
+      fmt::join(slice.chips(), ","));
+}
+
 }  // namespace
 
 SliceSource SliceSource::FromEnvironment() {
@@ -173,11 +193,15 @@ SliceSource SliceSource::FromEnvironment() {
           .visible_chips =
               Variable(kChipsVariable) ? Variable(kChipsVariable) : Variable("TPU_VISIBLE_DEVICES"),
           .process_bounds = Variable(kBoundsVariable),
+          .processes = Variable(kProcessesVariable),
           .shared = IsTrue(Variable("ALLOW_MULTIPLE_LIBTPU_LOAD"))};
 }
 
 Result<Slice> Slice::Read(const SliceSource& source) {
   TORUS_ASSIGN_OR_RETURN(Slice slice, ReadWhole(source));
+  if (source.processes) {
+    TORUS_RETURN_IF_ERROR(CheckProcesses(*source.processes, slice));
+  }
   if (source.shared) slice.lock_file_.clear();
   if (!source.visible_chips) return slice;
   TORUS_ASSIGN_OR_RETURN(auto chips, ParseChips(*source.visible_chips, slice.chips().size()));

@@ -26,6 +26,7 @@ struct SliceSource {
   // TPU_VISIBLE_CHIPS, or TPU_VISIBLE_DEVICES: the numbers of the chips to show, "0,2"
   std::optional<std::string> visible_chips;
   std::optional<std::string> process_bounds;  // TPU_CHIPS_PER_PROCESS_BOUNDS, "1,2,1"
+  std::optional<std::string> processes;       // TPU_PROCESS_BOUNDS: the grid of processes, "2,4,1"
   bool shared = false;                        // ALLOW_MULTIPLE_LIBTPU_LOAD
 
   static SliceSource FromEnvironment();
@@ -43,7 +44,7 @@ struct DeviceIdentity {
 class Slice {
  public:
   // INVALID_ARGUMENT names the file or variable, its value and what is valid; UNIMPLEMENTED for a
-  // slice whose hosts each run their own process.
+  // slice that several processes share: its hosts', or those that TPU_PROCESS_BOUNDS asks for.
   static Result<Slice> Read(const SliceSource& source);
 
   // REQUIRES: `topology` has at most as many chips as `type`.

@@ -140,6 +140,22 @@ TEST(Slice, ShowsTheChipsThatTheEnvironmentNames) {
   }
 }
 
+TEST(Slice, IsOneProcess) {
+  SliceSource source{.accelerator_type = "v5litepod-8", .processes = "1,1,1"};
+  EXPECT_TRUE(Slice::Read(source));
+  source.processes = "2,4,1";  // what PyTorch/XLA's launch asks for
+  const auto many = Slice::Read(source);
+  ASSERT_FALSE(many);
+  EXPECT_EQ(many.error().code(), Code::kUnimplemented);
+  EXPECT_THAT(many.error().message(),
+              HasSubstr("Set TPU_PROCESS_BOUNDS=1,1,1 TPU_CHIPS_PER_PROCESS_BOUNDS=2,4,1 "
+                        "TPU_VISIBLE_CHIPS=0,1,2,3,4,5,6,7"));
+  for (const char* wrong : {"a", "", "0,1,1", "1,1,"}) {
+    source.processes = wrong;
+    EXPECT_EQ(Slice::Read(source).error().code(), Code::kInvalidArgument) << wrong;
+  }
+}
+
 TEST(Slice, OfANodeHasALock) {
   const std::string file = ::testing::TempDir() + "/slice_with_uid";
   std::ofstream(file) << slice::Format({.accelerator_type = "v2-8", .node_uid = "abc"});

@@ -18,6 +18,7 @@
 #include "tpu/device/hbm.h"
 #include "tpu/device/host_memory.h"
 #include "tpu/device/pointer_map.h"
+#include "tpu/device/replicas.h"
 #include "tpu/device/slice.h"
 #include "tpu/device/software_tpu.h"
 #include "tpu/device/tiling.h"
@@ -36,6 +37,7 @@ struct Device {
   const DeviceIdentity* const identity;  // the slice's
   std::vector<PJRT_NamedValue> attributes;
   Hbm hbm;
+  std::atomic<int> gang_launches = 0;  // replicas.h
 };
 
 // A memory that a device can address: its HBM, or host memory.
@@ -59,6 +61,8 @@ struct Client {
   const std::shared_ptr<HostMemory> host;
   std::deque<Device> devices;  // by id
   std::deque<MemorySpace> memories;
+  bool replicas_alone = false;  // replicas.h
+  Gangs gangs;
 };
 
 // What a live buffer holds.
@@ -98,6 +102,7 @@ struct Program {
   int64_t temporary_bytes = 0;         // a device's, while it runs
   int64_t host_bytes = 0;              // what a device's run takes of the host
   std::shared_ptr<const Facts> facts;  // null where the engine does not show the program
+  bool gang = false;                   // replicas.h
   Mutex learning;                      // guards the making of what follows
   std::atomic<const OutputPlan*> plan = nullptr;
   std::atomic<const std::vector<size_t>*> donated = nullptr;  // arguments it takes over

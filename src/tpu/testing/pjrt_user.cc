@@ -28,13 +28,16 @@ Status PjrtUser::Take(const PJRT_Api* api, PJRT_Error* error) {
   return status;
 }
 
-Result<PjrtUser> PjrtUser::Make(const PJRT_Api* api, int64_t device_count) {
+Result<PjrtUser> PjrtUser::Make(const PJRT_Api* api, int64_t device_count,
+                                std::string_view framework) {
   auto initialize = MakeArgs<PJRT_Plugin_Initialize_Args>();
   TORUS_RETURN_IF_ERROR(Take(api, api->PJRT_Plugin_Initialize(&initialize)));
-  const PJRT_NamedValue option = pjrt::NamedInt("cpu_device_count", device_count);
+  std::vector<PJRT_NamedValue> options;
+  if (device_count > 0) options.push_back(pjrt::NamedInt("cpu_device_count", device_count));
+  if (!framework.empty()) options.push_back(pjrt::NamedString("ml_framework_name", framework));
   auto create = MakeArgs<PJRT_Client_Create_Args>();
-  create.create_options = &option;
-  create.num_options = device_count > 0 ? 1 : 0;
+  create.create_options = options.data();
+  create.num_options = options.size();
   TORUS_RETURN_IF_ERROR(Take(api, api->PJRT_Client_Create(&create)));
   PjrtUser user(api, create.client);
   auto devices = MakeArgs<PJRT_Client_Devices_Args>();
@@ -124,9 +127,10 @@ Result<std::vector<float>> PjrtUser::ToHost(PJRT_Buffer* buffer) const {
   return values;
 }
 
-Result<std::vector<PJRT_Buffer*>> PjrtUser::Run(PJRT_LoadedExecutable* executable,
-                                                std::vector<PJRT_Buffer*> arguments, size_t outputs,
-                                                size_t options_size) const {
+Result<std::vector<PJRT_Buffer*>> PjrtUser::RunOn(PJRT_Device* device,
+                                                  PJRT_LoadedExecutable* executable,
+                                                  std::vector<PJRT_Buffer*> arguments,
+                                                  size_t outputs, size_t options_size) const {
   auto options = MakeArgs<PJRT_ExecuteOptions>();
   options.struct_size = options_size;
   PJRT_Buffer* const* const argument_list = arguments.data();
@@ -139,6 +143,7 @@ Result<std::vector<PJRT_Buffer*>> PjrtUser::Run(PJRT_LoadedExecutable* executabl
   args.num_devices = 1;
   args.num_args = arguments.size();
   args.output_lists = &output_list;
+  args.execute_device = device;
   TORUS_RETURN_IF_ERROR(Take(api_->PJRT_LoadedExecutable_Execute(&args)));
   return results;
 }

@@ -1,12 +1,13 @@
 // A small user of a PJRT plugin, for tests and benchmarks: what a framework does, in a few calls.
 //
-// It runs programs of one device. Errors come back as Status; what it returns as a raw pointer the
+// It runs programs on one device at a time. Errors come back as Status; what it returns as a raw pointer the
 // caller frees with Destroy. Thread-safety: as the plugin's; a PjrtUser itself is immutable.
 #ifndef TORUS_TPU_TESTING_PJRT_USER_H_
 #define TORUS_TPU_TESTING_PJRT_USER_H_
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -16,8 +17,10 @@ namespace torus::tpu {
 
 class PjrtUser {
  public:
-  // A client of the plugin. `device_count`: the option cpu_device_count, or 0 for none.
-  static Result<PjrtUser> Make(const PJRT_Api* api, int64_t device_count = 0);
+  // A client of the plugin. `device_count`: the option cpu_device_count, or 0 for none; `framework`:
+  // the option ml_framework_name, or empty for none.
+  static Result<PjrtUser> Make(const PJRT_Api* api, int64_t device_count = 0,
+                               std::string_view framework = {});
 
   PjrtUser(PjrtUser&& other) noexcept;
   ~PjrtUser();
@@ -37,7 +40,13 @@ class PjrtUser {
   // Runs on the executable's device; `options_size` is what the caller says its options have.
   Result<std::vector<PJRT_Buffer*>> Run(PJRT_LoadedExecutable* executable,
                                         std::vector<PJRT_Buffer*> arguments, size_t outputs,
-                                        size_t options_size = sizeof(PJRT_ExecuteOptions)) const;
+                                        size_t options_size = sizeof(PJRT_ExecuteOptions)) const {
+    return RunOn(nullptr, executable, std::move(arguments), outputs, options_size);
+  }
+  // Runs on the named device: the program's replica there.
+  Result<std::vector<PJRT_Buffer*>> RunOn(PJRT_Device* device, PJRT_LoadedExecutable* executable,
+                                          std::vector<PJRT_Buffer*> arguments, size_t outputs,
+                                          size_t options_size = sizeof(PJRT_ExecuteOptions)) const;
   Result<PJRT_Device_MemoryStats_Args> MemoryStats(int device = 0) const;
 
   Status Destroy(PJRT_Buffer* buffer) const;
