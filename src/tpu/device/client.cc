@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "tpu/device/kernels.h"
 #include "tpu/device/chips_lock.h"
+#include "tpu/device/kernels.h"
 #include "tpu/device/state.h"
 
 namespace torus::tpu {
@@ -156,6 +156,7 @@ void Forget(State& s, const Client* client) {
 PJRT_Error* ClientDestroy(PJRT_Client_Destroy_Args* args) {
   State& s = state();
   const auto client = s.clients.Take(args->client);
+  if (client) ReleasePrograms(*client);
   PJRT_Error* error = s.engine.Call(pjrt::kClient_Destroy, args);
   if (client) {
     Forget(s, *client);

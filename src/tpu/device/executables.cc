@@ -101,6 +101,21 @@ std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable,
   return facts;
 }
 
+std::optional<std::string> OptimizedModule(State& s, PJRT_LoadedExecutable* loaded) {
+  auto get = MakeArgs<PJRT_LoadedExecutable_GetExecutable_Args>();
+  get.loaded_executable = loaded;
+  const auto slot = pjrt::kLoadedExecutable_GetExecutable;
+  if (!s.engine.Take(s.engine.Call(slot, &get)).ok()) return std::nullopt;
+  const auto code = OptimizedProgram(s, get.executable);
+  auto destroy = MakeArgs<PJRT_Executable_Destroy_Args>();
+  destroy.executable = get.executable;
+  s.engine.Take(s.engine.Call(pjrt::kExecutable_Destroy, &destroy)).ok();
+  if (!code) return std::nullopt;
+  const auto module = program::ReadHloDump(*code);
+  if (!module) return std::nullopt;
+  return program::WriteHlo(*module);
+}
+
 PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
   State& s = state();
   const auto slot = pjrt::kLoadedExecutable_GetExecutable;

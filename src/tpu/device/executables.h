@@ -3,6 +3,7 @@
 #define TORUS_TPU_DEVICE_EXECUTABLES_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct Facts {
 
 // Reads the engine's compiled program. Null where the engine does not give it.
 std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable, const Client& client);
+
+// The program after the engine's optimizations, a serialized xla.HloModuleProto. None where the
+// engine does not give it.
+std::optional<std::string> OptimizedModule(State& s, PJRT_LoadedExecutable* loaded);
 
 // PJRT_LoadedExecutable_GetExecutable.
 PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args);

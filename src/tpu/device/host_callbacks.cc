@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "tpu/device/helper_threads.h"
-#include "tpu/pjrt/ffi.h"
 #include "tpu/program/hlo.h"
 #include "tpu/program/rewrite.h"
 
@@ -31,6 +30,7 @@ struct Lane {
 struct Exchange {
   PJRT_ExecuteContext* context = nullptr;
   std::vector<Lane> lanes;
+  std::shared_ptr<const TracedRun> run;
   std::atomic<size_t> running = 0;
 };
 
@@ -39,7 +39,7 @@ std::atomic<int64_t> exchange_type = 0;
 
 Result<const Lane*> FindLane(const ffi::CallFrame& call) {
   const auto* exchange = static_cast<const Exchange*>(ffi::FindUserData(call, exchange_type));
-  if (exchange == nullptr) {
+  if (exchange == nullptr || exchange->lanes.empty()) {
     return FailedPrecondition(
         "The program has host callbacks, and this run was given none: the Python function of a "
         "callback does not travel with an exported or serialized program.");
@@ -223,18 +223,18 @@ PJRT_Error* OnStream(Args* args) {
 // ---- Running
 
 // The caller's lists are its own again when Execute returns, so they are copied.
-std::unique_ptr<Exchange> MakeExchange(const PJRT_ExecuteOptions& options,
+std::unique_ptr<Exchange> MakeExchange(const PJRT_ExecuteOptions* options,
                                        const std::vector<Device*>& devices) {
   auto exchange = std::make_unique<Exchange>();
-  for (size_t d = 0; d < devices.size(); ++d) {
+  for (size_t d = 0; HasHostCallbacks(options) && d < devices.size(); ++d) {
     Lane lane{.device_id = devices[d]->identity->id, .sends = {}, .recvs = {}};
-    if (options.num_send_ops > 0) {
-      const auto* sends = options.send_callbacks[d];
-      lane.sends.assign(sends, sends + options.num_send_ops);
+    if (options->num_send_ops > 0) {
+      const auto* sends = options->send_callbacks[d];
+      lane.sends.assign(sends, sends + options->num_send_ops);
     }
-    if (options.num_recv_ops > 0) {
-      const auto* recvs = options.recv_callbacks[d];
-      lane.recvs.assign(recvs, recvs + options.num_recv_ops);
+    if (options->num_recv_ops > 0) {
+      const auto* recvs = options->recv_callbacks[d];
+      lane.recvs.assign(recvs, recvs + options->num_recv_ops);
     }
     exchange->lanes.push_back(std::move(lane));
   }
@@ -296,13 +296,21 @@ bool HasHostCallbacks(const PJRT_ExecuteOptions* options) {
          (options->num_send_ops > 0 || options->num_recv_ops > 0);
 }
 
-PJRT_Error* ExecuteWithHostCallbacks(State& s, PJRT_LoadedExecutable_Execute_Args* args,
-                                     const std::vector<Device*>& devices) {
-  if (TORUS_PJRT_HAS(args->options, context) && args->options->context != nullptr) {
+const TracedRun* FindTracedRun(const ffi::CallFrame& call) {
+  const auto* exchange = static_cast<const Exchange*>(ffi::FindUserData(call, exchange_type));
+  return exchange == nullptr ? nullptr : exchange->run.get();
+}
+
+PJRT_Error* ExecuteWithContext(State& s, PJRT_LoadedExecutable_Execute_Args* args,
+                               const std::vector<Device*>& devices,
+                               std::shared_ptr<const TracedRun> run) {
+  if (args->options != nullptr && TORUS_PJRT_HAS(args->options, context) &&
+      args->options->context != nullptr) {
     return NewError(Unimplemented(
         "A run has both host callbacks and an execute context of the caller's; give it one."));
   }
-  auto exchange = MakeExchange(*args->options, devices);
+  auto exchange = MakeExchange(args->options, devices);
+  exchange->run = std::move(run);
   if (const Status made = MakeContext(s, *exchange); !made.ok()) {
     Free(exchange.release());
     return NewError(made);

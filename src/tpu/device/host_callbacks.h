@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "tpu/device/state.h"
+#include "tpu/device/trace.h"
+#include "tpu/pjrt/ffi.h"
 
 namespace torus::tpu {
 
@@ -20,9 +22,14 @@ Status RegisterHostCallbacks(pjrt::Engine& engine);
 // Whether the caller of a run gave it callbacks.
 bool HasHostCallbacks(const PJRT_ExecuteOptions* options);
 
-// Runs the program with its callbacks. `devices`: where each argument list runs.
-PJRT_Error* ExecuteWithHostCallbacks(State& s, PJRT_LoadedExecutable_Execute_Args* args,
-                                     const std::vector<Device*>& devices);
+// Runs the program with its callbacks, if any, and as `run` of a trace, if not null. `devices`:
+// where each argument list runs.
+PJRT_Error* ExecuteWithContext(State& s, PJRT_LoadedExecutable_Execute_Args* args,
+                               const std::vector<Device*>& devices,
+                               std::shared_ptr<const TracedRun> run = nullptr);
+
+// The traced run that a call is of; null where it is of none.
+const TracedRun* FindTracedRun(const pjrt::ffi::CallFrame& call);
 
 // The functions of PJRT_CopyToDeviceStream.
 void OverrideStreamFunctions(pjrt::Table& table);

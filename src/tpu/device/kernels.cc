@@ -6,6 +6,7 @@
 
 #include "base/mutex.h"
 #include "tpu/device/host_callbacks.h"
+#include "tpu/device/traced_runs.h"
 #include "tpu/kernels/lu.h"
 #include "tpu/pjrt/ffi.h"
 #include "tpu/program/hlo.h"
@@ -63,6 +64,7 @@ Status Lu(ffi::CallFrame& call) {
 
 Status RegisterWith(pjrt::Engine& engine) {
   TORUS_RETURN_IF_ERROR(RegisterHostCallbacks(engine));
+  TORUS_RETURN_IF_ERROR(RegisterMarks(engine));
   return ffi::Register(engine, program::kLuTarget, ffi::Handler<Lu>);
 }
 

@@ -101,8 +101,10 @@ Status CheckCompiled(const Program& program) {
 }
 
 // Keeps a fresh executable if it can ever run; destroys it otherwise.
-PJRT_Error* Accept(State& s, const PJRT_Client* client, PJRT_LoadedExecutable* loaded) {
-  const Program* program = FindProgram(s, loaded, s.clients.Find(client).value_or(nullptr));
+PJRT_Error* Accept(State& s, const PJRT_Client* client, PJRT_LoadedExecutable* loaded,
+                   std::shared_ptr<const CompiledFrom> source) {
+  Program* program = FindProgram(s, loaded, s.clients.Find(client).value_or(nullptr));
+  if (program != nullptr) program->source = std::move(source);
   const Status accepted = program == nullptr ? Status() : CheckCompiled(*program);
   if (accepted.ok()) return nullptr;
   auto destroy = MakeArgs<PJRT_LoadedExecutable_Destroy_Args>();
@@ -175,7 +177,8 @@ PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
   State& s = state();
   const auto compile = [&s](PJRT_Client_Compile_Args* args) {
     PJRT_Error* error = CompileProgram(s, args);
-    return error != nullptr ? error : Accept(s, args->client, args->executable);
+    return error != nullptr ? error
+                            : Accept(s, args->client, args->executable, CompiledFrom::Of(*args));
   };
   const auto client = s.clients.Find(args->client);
   if (!client || !(*client)->replicas_alone || args->program == nullptr) return compile(args);
@@ -214,7 +217,7 @@ PJRT_Error* DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args* args) {
   } else {
     error = s.engine.Call(slot, args);
   }
-  return error != nullptr ? error : Accept(s, args->client, args->loaded_executable);
+  return error != nullptr ? error : Accept(s, args->client, args->loaded_executable, nullptr);
 }
 
 // ---- Running
@@ -423,9 +426,14 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
     run.Book();
     return nullptr;
   }
-  PJRT_Error* error = HasHostCallbacks(args->options)
-                          ? ExecuteWithHostCallbacks(s, args, run.devices())
-                          : CallEngine(s, args);
+  PJRT_Error* error = nullptr;
+  if (IsTracing()) {
+    error = ExecuteTraced(s, *program, args, run.devices());
+  } else if (HasHostCallbacks(args->options)) {
+    error = ExecuteWithContext(s, args, run.devices());
+  } else {
+    error = CallEngine(s, args);
+  }
   if (error != nullptr) return error;
   run.Book();
   return nullptr;
@@ -433,14 +441,33 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
 
 }  // namespace
 
+PJRT_Error* ExecuteUntraced(State& s, PJRT_LoadedExecutable_Execute_Args* args,
+                            const std::vector<Device*>& devices) {
+  return HasHostCallbacks(args->options) ? ExecuteWithContext(s, args, devices)
+                                         : CallEngine(s, args);
+}
+
 PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args) {
   State& s = state();
   const auto shared = s.programs.Find(args->executable);
   if (shared && (*shared)->gang && !(*shared)->client->gangs.Release(args->executable)) {
     return nullptr;
   }
-  if (const auto program = s.programs.Take(args->executable)) delete *program;
+  if (const auto program = s.programs.Take(args->executable)) {
+    DestroyTracedSelf(s, **program);
+    delete *program;
+  }
   return s.engine.Call(pjrt::kLoadedExecutable_Destroy, args);
+}
+
+void ReleasePrograms(const Client* client) {
+  State& s = state();
+  std::vector<Program*> programs;
+  s.programs.EraseIf([&](Program* program) {
+    if (program->client == client) programs.push_back(program);
+    return false;
+  });
+  for (Program* program : programs) DestroyTracedSelf(s, *program);
 }
 
 void ForgetPrograms(const Client* client) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tpu/device/host_callbacks.h"
+#include "tpu/device/profiler.h"
 #include "tpu/device/state.h"
 
 namespace torus::tpu {
@@ -75,7 +76,7 @@ void SetVersion(pjrt::Table& table) {
   table.version.minor_version = pjrt::kNewestMinor;
   if (const PJRT_Api* api = the_state->engine.api()) {
     table.struct_size = std::min(table.struct_size, api->struct_size);
-    table.extension_start = api->extension_start;
+    table.extension_start = MakeProfilerExtension(api->extension_start);
     table.version.minor_version =
         std::min(table.version.minor_version, api->pjrt_api_version.minor_version);
   }

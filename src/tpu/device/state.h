@@ -22,6 +22,7 @@
 #include "tpu/device/slice.h"
 #include "tpu/device/software_tpu.h"
 #include "tpu/device/tiling.h"
+#include "tpu/device/traced_runs.h"
 #include "tpu/pjrt/engine.h"
 
 namespace torus::tpu {
@@ -106,6 +107,9 @@ struct Program {
   Mutex learning;                      // guards the making of what follows
   std::atomic<const OutputPlan*> plan = nullptr;
   std::atomic<const std::vector<size_t>*> donated = nullptr;  // arguments it takes over
+  std::shared_ptr<const CompiledFrom> source;                 // null: it came serialized
+  Mutex tracing;
+  std::shared_ptr<const TracedSelf> traced TORUS_GUARDED_BY(tracing);  // null: not traced yet
 
   // New memory that one device needs for a run.
   int64_t run_bytes() const { return output_bytes + temporary_bytes; }
@@ -178,6 +182,13 @@ void StrikeBuffer(const PJRT_Buffer* buffer);
 // Counts `bytes` as promised until `buffer` is ready.
 void PromiseUntilReady(PJRT_Buffer* buffer, const std::shared_ptr<HostMemory>& host, int64_t bytes);
 
+// PJRT_LoadedExecutable_Execute, with callbacks if the caller has any. `devices`: where each
+// argument list runs.
+PJRT_Error* ExecuteUntraced(State& s, PJRT_LoadedExecutable_Execute_Args* args,
+                            const std::vector<Device*>& devices);
+
+// What a client's programs have of their own at the engine goes before the client.
+void ReleasePrograms(const Client* client);
 // Forget a client's objects when it goes.
 void ForgetPrograms(const Client* client);
 PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args);

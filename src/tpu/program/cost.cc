@@ -119,10 +119,15 @@ class Counter {
     if (computation == nullptr) return sum;
     const Scope scope(*computation);
     for (const auto& instruction : computation->instructions) {
-      sum.Add(Instruction(instruction, scope, entry));
+      Cost cost = Instruction(instruction, scope, entry);
+      sum.Add(cost);
+      each_[instruction.id] = std::move(cost);
     }
     return sum;
   }
+
+  // Of those instructions.
+  std::unordered_map<int64_t, Cost> TakeEach() { return std::move(each_); }
 
  private:
   struct Scope {
@@ -343,6 +348,7 @@ class Counter {
   const Roofline roofline_;
   std::unordered_map<int64_t, const HloComputation*> computations_;
   std::set<const HloInstruction*> prefetched_;
+  std::unordered_map<int64_t, Cost> each_;
 };
 
 }  // namespace
@@ -361,6 +367,12 @@ void Cost::Add(const Cost& other) {
 
 Cost CostOf(const HloModule& module, const Roofline& roofline) {
   return Counter(module, roofline).Memory(module.entry_computation_id, true);
+}
+
+std::unordered_map<int64_t, Cost> CostsOf(const HloModule& module, const Roofline& roofline) {
+  Counter counter(module, roofline);
+  counter.Memory(module.entry_computation_id, true);
+  return counter.TakeEach();
 }
 
 }  // namespace torus::program

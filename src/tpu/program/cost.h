@@ -9,6 +9,7 @@
 #ifndef TORUS_TPU_PROGRAM_COST_H_
 #define TORUS_TPU_PROGRAM_COST_H_
 
+#include <unordered_map>
 #include <vector>
 
 #include "tpu/program/hlo.h"
@@ -34,6 +35,8 @@ struct Cost {
 };
 
 Cost CostOf(const HloModule& module, const Roofline& roofline);
+// Of each instruction whose value lies in memory, by its id.
+std::unordered_map<int64_t, Cost> CostsOf(const HloModule& module, const Roofline& roofline);
 
 }  // namespace torus::program
 

@@ -1,7 +1,6 @@
 // Field numbers are those of openxla/xla's xla/service/hlo.proto and xla/xla_data.proto.
 #include "tpu/program/source.h"
 
-#include "tpu/program/hlo_attributes.h"
 #include "tpu/program/wire.h"
 
 namespace torus::program {
@@ -31,13 +30,18 @@ void FindFrame(const HloModule& module, const HloInstruction& instruction, Sourc
 
 }  // namespace
 
-std::string SourceText(const HloModule& module, const HloInstruction& instruction) {
+SourceOf FindSource(const HloModule& module, const HloInstruction& instruction) {
   auto source = SourceOfInstruction(instruction);
   try {
     if (source.file.empty()) FindFrame(module, instruction, source);
   } catch (const protozero::exception&) {
     // A malformed table tells nothing.
   }
+  return source;
+}
+
+std::string SourceText(const HloModule& module, const HloInstruction& instruction) {
+  const auto source = FindSource(module, instruction);
   auto text = source.op_name;
   if (!source.file.empty()) {
     text += fmt::format("{}at {}:{}", text.empty() ? "" : " ", source.file, source.line);

@@ -6,8 +6,12 @@
 #include <string>
 
 #include "tpu/program/hlo.h"
+#include "tpu/program/hlo_attributes.h"
 
 namespace torus::program {
+
+// As SourceOfInstruction, but with the file that the table has.
+SourceOf FindSource(const HloModule& module, const HloInstruction& instruction);
 
 // "jit(step)/dot_general at train.py:12"; what is not known is left out.
 std::string SourceText(const HloModule& module, const HloInstruction& instruction);
