@@ -3,8 +3,8 @@
 
     scripts/compare_cost.py [--ours build/release/libtpu.so] [--real PATH] [--type v5litepod-4]
 
-Prints a table in Markdown: flops, bytes and time of each of 30 programs, theirs and ours over
-theirs. --real names the libtpu.so of a package `libtpu` that you installed under its own licence
+Prints two tables in Markdown, theirs and ours over theirs: flops, bytes and time of each of 30
+programs, and the HBM that training steps take with their arguments, results and temporaries. --real names the libtpu.so of a package `libtpu` that you installed under its own licence
 (default: the one that Python finds); without one there is nothing to compare, which is said, and
 the exit code is 0. The exit code is 1 where more than --allow programs are out of bounds: flops
 within 10 %, bytes and time within 2x. Run with a Python that has tests/requirements.txt.
@@ -67,18 +67,87 @@ def programs():
     ]
 
 
+def training():
+    """Name, loss, shapes and types of its parameters and of its data."""
+    import jax
+    import jax.numpy as jnp
+    f32, bf16 = jnp.float32, jnp.bfloat16
+    relu = jax.nn.relu
+
+    def conv(x, w, stride=1):
+        return jax.lax.conv_general_dilated(x, w, (stride, stride), "SAME",
+                                            dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    def pool(x):
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+    def mlp(p, x, y):
+        return jnp.mean((relu(relu(x @ p[0]) @ p[1]) @ p[2] - y) ** 2)
+
+    def cnn(p, x, y):
+        h = pool(relu(conv(pool(relu(conv(x, p[0]))), p[1])))
+        logits = relu(h.reshape(h.shape[0], -1) @ p[2]) @ p[3]
+        return -jnp.mean(jnp.sum(jax.nn.one_hot(y, 10) * jax.nn.log_softmax(logits), -1))
+
+    def convolutions(p, x):
+        return jnp.mean(relu(conv(relu(conv(relu(conv(x, p[0], 2)), p[1])), p[2])) ** 2)
+
+    def layer(x, w):
+        q, k, v = (jnp.einsum("btd,dhk->bthk", x, w[i]) for i in range(3))
+        a = jax.nn.softmax(jnp.einsum("bthk,bshk->bhts", q, k) / 8)
+        x = x + jnp.einsum("bthk,hkd->btd", jnp.einsum("bhts,bshk->bthk", a, v), w[3])
+        return x + jax.nn.gelu(x @ w[4]) @ w[5]
+
+    def transformer(p, x):
+        for w in p:
+            x = layer(x, w)
+        return jnp.mean(x.astype(f32) ** 2)
+
+    def scanned(p, x):
+        return jnp.mean(jax.lax.scan(lambda x, w: (layer(x, w), None), x, p)[0].astype(f32) ** 2)
+
+    def weights(kind, *layers):
+        dims = [(512, 8, 64)] * 3 + [(8, 64, 512), (512, 2048), (2048, 512)]
+        return [(layers + d, kind) for d in dims]
+
+    kernels = [((3, 3, 1, 32), f32), ((3, 3, 32, 64), f32), ((3136, 256), f32), ((256, 10), f32)]
+    tokens = (8, 512, 512)
+    return [
+        ("MLP", mlp, [((1024, 4096), f32), ((4096, 4096), f32), ((4096, 1024), f32)], [((2048, 1024), f32)] * 2),
+        ("CNN, batch 256", cnn, kernels, [((256, 28, 28, 1), f32), ((256,), jnp.int32)]),
+        ("CNN, batch 4096", cnn, kernels, [((4096, 28, 28, 1), f32), ((4096,), jnp.int32)]),
+        ("convolutions of 224x224", convolutions,
+         [((7, 7, 3, 64), f32), ((3, 3, 64, 64), f32), ((3, 3, 64, 64), f32)], [((64, 224, 224, 3), f32)]),
+        ("transformer, 4 layers, f32", transformer, [weights(f32)] * 4, [(tokens, f32)]),
+        ("transformer, 4 layers, bf16", transformer, [weights(bf16)] * 4, [(tokens, bf16)]),
+        ("transformer, scan over 8 layers, bf16", scanned, weights(bf16, 8), [(tokens, bf16)]),
+    ]
+
+
 def measure(topology):
     """Prints what each program costs on the topology, as JSON."""
     import jax
     from jax.experimental import topologies
     device = topologies.get_topology_desc(topology, "tpu").devices[0]
     sharding = jax.sharding.SingleDeviceSharding(device)
+
+    def shaped(shapes):
+        is_shape = lambda each: isinstance(each, tuple)
+        return jax.tree.map(lambda each: jax.ShapeDtypeStruct(*each, sharding=sharding), shapes, is_leaf=is_shape)
+
     costs = {}
     for name, function, shapes in programs():
-        arguments = [jax.ShapeDtypeStruct(*each, sharding=sharding) for each in shapes]
-        cost = jax.jit(function).lower(*arguments).compile().cost_analysis()
+        cost = jax.jit(function).lower(*shaped(shapes)).compile().cost_analysis()
         costs[name] = [cost.get(key, 0) for key in ("flops", "bytes accessed", "optimal_seconds")]
-    print(json.dumps(costs))
+    memory = {}
+    for name, loss, parameters, data in training():
+        def step(p, *data):
+            value, gradient = jax.value_and_grad(loss)(p, *data)
+            return jax.tree.map(lambda w, d: w - 0.1 * d, p, gradient), value
+        stats = jax.jit(step, donate_argnums=0).lower(shaped(parameters), *shaped(data)).compile().memory_analysis()
+        memory[name] = [stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes,
+                        stats.temp_size_in_bytes]
+    print(json.dumps({"costs": costs, "memory": memory}))
 
 
 def costs_by(library, accelerator):
@@ -112,6 +181,14 @@ def table(ours, real):
     return lines, outside
 
 
+def memory_table(ours, real):
+    lines = ["| training step | arguments and results | ours | temporaries | all | ours |", "|-|-|-|-|-|-|"]
+    for name, (held, temporaries) in real.items():
+        lines.append(f"| {name} | {held / 2**20:.1f} MiB | {ratio(ours[name][0], held):.2f}x | {temporaries / 2**20:.1f} MiB "
+                     f"| {(held + temporaries) / 2**20:.1f} MiB | {ratio(sum(ours[name]), held + temporaries):.2f}x |")
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", default=ROOT / "build/release/libtpu.so", type=pathlib.Path)
@@ -128,7 +205,9 @@ def main():
     if options.real is None or not options.real.exists():
         print("SKIPPED: no libtpu of Google's to compare with; pip install libtpu, or name it with --real")
         return 0
-    lines, outside = table(costs_by(options.ours.resolve(), options.type), costs_by(options.real, options.type))
+    ours, real = costs_by(options.ours.resolve(), options.type), costs_by(options.real, options.type)
+    lines, outside = table(ours["costs"], real["costs"])
+    print("\n".join(memory_table(ours["memory"], real["memory"])) + "\n")
     print("\n".join(lines))
     print(f"\n{len(lines) - 2 - outside} of {len(lines) - 2} programs within bounds; * is out of them.")
     return int(outside > options.allow)
