@@ -87,8 +87,12 @@ TEST(OciConfig, RefusesWhatTheFilterDoesNotName) {
   const Json filter = OciConfig(Example())["linux"]["seccomp"];
   EXPECT_EQ(filter["defaultAction"], "SCMP_ACT_ERRNO");
   std::set<std::string> named;
-  for (const Json& rule : filter["syscalls"])
+  for (const Json& rule : filter["syscalls"]) {
+    ASSERT_TRUE(rule["names"].is_array()) << rule;
     for (const Json& name : rule["names"]) named.insert(name);
+    // runc wants a list even of one.
+    if (rule.contains("args")) ASSERT_TRUE(rule["args"].is_array()) << rule;
+  }
   for (const char* bad : {"mount", "unshare", "setns", "bpf", "keyctl", "add_key", "io_uring_setup",
                           "kexec_load", "init_module", "open_by_handle_at", "perf_event_open",
                           "userfaultfd", "pivot_root", "move_mount"})

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace torus::worker {
 namespace {
@@ -60,12 +61,13 @@ sendmsg sendto setsockopt shmat shmctl shmdt shmget shutdown socketpair timer_cr
 timer_delete timer_getoverrun timer_gettime timer_gettime64 timer_settime timer_settime64
 timerfd_create timerfd_gettime timerfd_gettime64 timerfd_settime timerfd_settime64)";
 
-Json Allow(const std::string& names, Json arguments = Json::array()) {
+// A vector: compilers differ on whether Json from {x} is x or a list of x.
+Json Allow(const std::string& names, const std::vector<Json>& arguments = {}) {
   std::istringstream stream(names);
   Json list = Json::array();
   for (std::string name; stream >> name;) list.push_back(name);
   Json rule = {{"names", list}, {"action", "SCMP_ACT_ALLOW"}};
-  if (!arguments.empty()) rule["args"] = std::move(arguments);
+  if (!arguments.empty()) rule["args"] = arguments;
   return rule;
 }
 
@@ -88,12 +90,13 @@ Json SeccompProfile() {
                                    CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWCGROUP;
   rules.push_back(Allow("clone", {Argument(0, kNamespaces, "SCMP_CMP_MASKED_EQ", 0)}));
   // clone3's flags lie in memory, out of the filter's sight: libraries then fall back to clone.
-  rules.push_back({{"names", {"clone3"}}, {"action", "SCMP_ACT_ERRNO"}, {"errnoRet", ENOSYS}});
+  rules.push_back(
+      {{"names", Json::array({"clone3"})}, {"action", "SCMP_ACT_ERRNO"}, {"errnoRet", ENOSYS}});
   // Space that is promised and not written would count for nothing on the host (disk.h): a disk
   // has holes to punch, and otherwise no fallocate, which programs are used to do without.
   constexpr uint64_t kPunchHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   rules.push_back(Allow("fallocate", {Argument(1, kPunchHole, "SCMP_CMP_EQ")}));
-  rules.push_back({{"names", {"fallocate"}},
+  rules.push_back({{"names", Json::array({"fallocate"})},
                    {"action", "SCMP_ACT_ERRNO"},
                    {"errnoRet", EOPNOTSUPP},
                    {"args", Json::array({Argument(1, kPunchHole, "SCMP_CMP_NE")})}});
@@ -101,7 +104,7 @@ Json SeccompProfile() {
   // load a module of the host's kernel: a kernel without it answers so.
   for (const uint64_t family : {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK})
     rules.push_back(Allow("socket", {Argument(0, family, "SCMP_CMP_EQ")}));
-  rules.push_back({{"names", {"socket"}},
+  rules.push_back({{"names", Json::array({"socket"})},
                    {"action", "SCMP_ACT_ERRNO"},
                    {"errnoRet", EAFNOSUPPORT},
                    {"args", Json::array({Argument(0, AF_NETLINK, "SCMP_CMP_GT")})}});
