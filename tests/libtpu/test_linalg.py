@@ -62,3 +62,18 @@ x = jax.jit(jax.shard_map(jnp.linalg.solve, mesh=mesh, in_specs=P("x"), out_spec
 np.testing.assert_allclose(np.asarray(x), np.linalg.solve(a, b), 1e-9, 1e-9)
 np.testing.assert_allclose(jax.jit(jnp.linalg.det)(jax.device_put(a, over)), np.linalg.det(a), 1e-9)
 """, JAX_PLATFORMS="tpu,cpu", TPU_ACCELERATOR_TYPE="v5litepod-8")
+
+
+def test_what_jax_does_not_have_on_a_tpu(run):
+    """eig and schur: JAX has rules for the CPU (and eig for GPUs), none for a TPU."""
+    run("""
+import jax, jax.numpy as jnp
+for function in (jnp.linalg.eig, jax.scipy.linalg.schur):
+    try:
+        function(jnp.eye(3))
+    except NotImplementedError as error:
+        assert "not found for platform tpu" in str(error), error
+    else:
+        raise AssertionError("JAX has a rule now: is it right here?")
+    assert function(jax.device_put(jnp.eye(3), jax.devices("cpu")[0]))[0].shape[0] == 3
+""", JAX_PLATFORMS="tpu,cpu")

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tpu/device/chips_lock.h"
+#include "tpu/device/framework.h"
 #include "tpu/device/kernels.h"
 #include "tpu/device/state.h"
 
@@ -157,6 +158,7 @@ PJRT_Error* ClientDestroy(PJRT_Client_Destroy_Args* args) {
   State& s = state();
   const auto client = s.clients.Take(args->client);
   if (client) ReleasePrograms(*client);
+  ForgetFramework(args->client);
   PJRT_Error* error = s.engine.Call(pjrt::kClient_Destroy, args);
   if (client) {
     Forget(s, *client);
@@ -170,8 +172,14 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   if (!s.engine.status().ok()) return NewError(s.engine.status());
   auto slice = Slice::Read(s.options.slice_source());
   if (!slice) return NewError(slice.error());
-  if (!slice->lock_file().empty()) {
-    const Status locked = LockChips(slice->lock_file(), slice->chips());
+  const ChipsUse use{slice->lock_file(),
+                     {slice->chips().begin(), slice->chips().end()},
+                     LibraryAt(__builtin_return_address(0))};
+  const bool alone = !use.lock_file.empty();
+  if (alone) {
+    const Status free = CheckFramework(use);
+    if (!free.ok()) return NewError(free);
+    const Status locked = LockChips(use.lock_file, use.chips);
     if (!locked.ok()) return NewError(locked);
   }
   // The caller's options are for a real TPU's runtime.
@@ -179,6 +187,7 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   if (!client) return NewError(client.error());
   (*client)->replicas_alone = RunsReplicasAlone(*args);
   args->client = (*client)->handle;
+  if (alone) NoteFramework(args->client, use);
   return nullptr;
 }
 

@@ -82,32 +82,27 @@ int64_t Leading(const HloShape& shape) {
   return shape.dimensions.empty() ? 0 : shape.dimensions.front();
 }
 
-// The batch size with which the program would fit, if the first dimension of its largest value is
-// one; 0 where that is not to be seen.
-int64_t FittingBatch(const HloModule& module, const std::vector<Value>& values,
-                     const Tiling& tiling, const Footprint& memory, int64_t limit) {
+// Whether the first dimension of the largest value may be a batch's: it is an argument's, too.
+void FindBatch(const HloModule& module, const std::vector<Value>& values, const Tiling& tiling,
+               Advice& advice) {
   const int64_t batch = values.empty() ? 0 : Leading(values.front().instruction->shape);
-  if (batch < 2 || module.entry() == nullptr) return 0;
-  int64_t fixed = 0;
-  bool is_an_arguments = false;
+  if (batch < 2 || module.entry() == nullptr) return;
   for (const auto& instruction : module.entry()->instructions) {
     if (instruction.opcode != "parameter") continue;
-    const bool scales = Leading(instruction.shape) == batch;
-    is_an_arguments |= scales;
-    if (!scales) fixed += TiledBytes(tiling, instruction.shape);
+    if (Leading(instruction.shape) == batch) {
+      advice.batch = batch;
+    } else {
+      advice.fixed += TiledBytes(tiling, instruction.shape);
+    }
   }
-  const int64_t scaling = memory.total() - fixed;
-  if (!is_an_arguments || scaling <= 0 || limit <= fixed) return 0;
-  const auto fits = static_cast<int64_t>(static_cast<double>(limit - fixed) /
-                                         static_cast<double>(scaling) * static_cast<double>(batch));
-  const int64_t whole_tiles = fits >= 2048 ? 1024 : fits >= 16 ? 8 : 1;  // no padding on top
-  return fits / whole_tiles * whole_tiles;
 }
 
-std::string AdviceOn(const HloModule& module, const Tiling& tiling, const Footprint& memory,
-                     int64_t limit) {
+Advice AdviceOn(const HloModule& module, const Tiling& tiling, const Footprint& memory) {
   const auto values = ValuesOf(module, tiling);
-  std::string text = fmt::format(
+  Advice advice;
+  FindBatch(module, values, tiling, advice);
+  std::string& text = advice.tensors;
+  text = fmt::format(
       "\nArguments {}, outputs {} ({} of them in the place of arguments), temporaries {}; sizes "
       "are of one device, with the padding of tiles.\nLargest tensors:",
       FormatBytes(memory.arguments), FormatBytes(memory.outputs), FormatBytes(memory.aliased),
@@ -123,15 +118,7 @@ std::string AdviceOn(const HloModule& module, const Tiling& tiling, const Footpr
     const auto source = SourceText(module, *instruction);
     if (!source.empty()) text += ": " + source;
   }
-  if (const int64_t batch = FittingBatch(module, values, tiling, memory, limit); batch > 0) {
-    text += fmt::format(
-        "\nIf the first dimension, {}, is a batch, one of {} would fit. Otherwise use more chips, "
-        "narrower types or jax.checkpoint.",
-        Leading(values.front().instruction->shape), batch);
-  } else {
-    text += "\nUse more chips, narrower types or jax.checkpoint.";
-  }
-  return text;
+  return advice;
 }
 
 Footprint FootprintOf(const HloModule& module, const Tiling& tiling, int64_t vector_memory_bytes) {
@@ -156,6 +143,21 @@ Footprint FootprintOf(const HloModule& module, const Tiling& tiling, int64_t vec
 
 }  // namespace
 
+std::string Advice::Text(int64_t needed, int64_t available) const {
+  int64_t fits = 0;
+  if (batch > 0 && needed > 0 && available > 0) {
+    fits = static_cast<int64_t>(static_cast<double>(available) / static_cast<double>(needed) *
+                                static_cast<double>(batch));
+    const int64_t whole_tiles = fits >= 2048 ? 1024 : fits >= 16 ? 8 : 1;  // no padding on top
+    fits = fits / whole_tiles * whole_tiles;
+  }
+  if (fits == 0) return tensors + "\nUse more chips, narrower types or jax.checkpoint.";
+  return tensors + fmt::format(
+                       "\nIf the first dimension, {}, is a batch, one of {} would fit. Otherwise "
+                       "use more chips, narrower types or jax.checkpoint.",
+                       batch, fits);
+}
+
 int64_t TiledBytes(const Tiling& tiling, const HloShape& shape) {
   if (shape.layout && shape.layout->memory_space == kHostSpace) return 0;
   int64_t bytes = tiling.Bytes(BitsOf(shape.element_type), shape.dimensions);
@@ -173,13 +175,13 @@ program::Roofline RooflineOf(const hardware::Generation& generation) {
           .vector_memory_bytes = kVectorMemory};
 }
 
-Compiled Examine(const HloModule& module, const hardware::Generation& generation, int64_t limit) {
+Compiled Examine(const HloModule& module, const hardware::Generation& generation) {
   const Tiling tiling(generation);
   const program::Roofline roofline = RooflineOf(generation);
   Compiled compiled;
   compiled.memory = FootprintOf(module, tiling, roofline.vector_memory_bytes);
   compiled.cost = program::CostOf(module, roofline);
-  compiled.advice = AdviceOn(module, tiling, compiled.memory, limit);
+  compiled.advice = AdviceOn(module, tiling, compiled.memory);
   return compiled;
 }
 

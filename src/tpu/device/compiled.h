@@ -26,16 +26,24 @@ struct Footprint {
   int64_t total() const { return arguments + outputs - aliased + temporaries; }
 };
 
+// What an error of too little memory says beside upstream's words.
+struct Advice {
+  std::string tensors;  // the largest, and whence they are
+  int64_t batch = 0;    // a first dimension that may be a batch's; 0: there is none
+  int64_t fixed = 0;    // bytes of arguments that do not grow with it
+
+  // The text, with the batch that would fit where `needed` bytes, all of which grow with it, find
+  // `available`.
+  std::string Text(int64_t needed, int64_t available) const;
+};
+
 struct Compiled {
   Footprint memory;
   program::Cost cost;
-  // For an error: the largest tensors, whence they are, and which batch would fit in `limit`.
-  std::string advice;
+  Advice advice;
 };
 
-// `limit` is the HBM that a device has.
-Compiled Examine(const program::HloModule& module, const hardware::Generation& generation,
-                 int64_t limit);
+Compiled Examine(const program::HloModule& module, const hardware::Generation& generation);
 
 // The rates of one device of a generation, as libtpu 0.0.52 reckons with them.
 program::Roofline RooflineOf(const hardware::Generation& generation);

@@ -12,6 +12,7 @@ using program::HloInstruction;
 using program::HloModule;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const hardware::Generation& V5e() { return *hardware::Catalogue::BuiltIn().FindGeneration("v5e"); }
 
@@ -38,7 +39,7 @@ HloModule Module(std::vector<int64_t> dims) {
 }
 
 TEST(Compiled, CountsMemoryInTiles) {
-  const auto memory = Examine(Module({5, 1000}), V5e(), 1 << 30).memory;
+  const auto memory = Examine(Module({5, 1000}), V5e()).memory;
   EXPECT_EQ(memory.arguments, 8 * 1024 * 4);
   EXPECT_EQ(memory.outputs, 8 * 1024 * 4);
   EXPECT_EQ(memory.temporaries, 0);  // the sum lives in registers
@@ -46,7 +47,7 @@ TEST(Compiled, CountsMemoryInTiles) {
 }
 
 TEST(Compiled, CountsOperationsAndTraffic) {
-  const auto cost = Examine(Module({1024, 1024}), V5e(), 1 << 30).cost;
+  const auto cost = Examine(Module({1024, 1024}), V5e()).cost;
   constexpr double kElements = 1 << 20;
   EXPECT_EQ(cost.flops, kElements);
   EXPECT_EQ(cost.transcendentals, kElements);
@@ -56,15 +57,15 @@ TEST(Compiled, CountsOperationsAndTraffic) {
 }
 
 TEST(Compiled, NamesTheLargestTensorsAndWhatWouldFit) {
-  const auto compiled = Examine(Module({8192, 1024}), V5e(), 32 << 20);
-  EXPECT_THAT(compiled.advice,
+  const auto compiled = Examine(Module({8192, 1024}), V5e());
+  EXPECT_THAT(compiled.advice.Text(compiled.memory.total(), 32 << 20),
               AllOf(HasSubstr("Largest tensors:\n  32.00M f32[8192,1024]{1,0} parameter"),
                     HasSubstr("If the first dimension, 8192, is a batch, one of 4096 would fit")));
+  EXPECT_THAT(compiled.advice.Text(32 << 20, 8 << 20), HasSubstr("one of 2048 would fit"));
+  EXPECT_THAT(compiled.advice.Text(32 << 20, 0), Not(HasSubstr("would fit")));
 }
 
-TEST(Compiled, SurvivesAnEmptyModule) {
-  EXPECT_EQ(Examine(HloModule(), V5e(), 1).memory.total(), 0);
-}
+TEST(Compiled, SurvivesAnEmptyModule) { EXPECT_EQ(Examine(HloModule(), V5e()).memory.total(), 0); }
 
 }  // namespace
 }  // namespace torus::tpu

@@ -96,7 +96,7 @@ std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable,
   if (!module) return nullptr;
   const auto& generation = client.slice.generation();
   auto facts = std::make_shared<Facts>();
-  facts->compiled = Examine(*module, generation, generation.usable_hbm_bytes);
+  facts->compiled = Examine(*module, generation);
   AddProperties(*facts);
   return facts;
 }

@@ -94,10 +94,12 @@ Status CheckCompiled(const Program& program) {
   const int64_t total =
       program.facts ? program.facts->compiled.memory.total() : program.run_bytes();
   if (total <= limit) return Status();
+  const int64_t fixed = program.facts ? program.facts->compiled.advice.fixed : 0;
   return ResourceExhausted(
       "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
       "temporaries ({}) exceeds available HBM ({}). HLO module: {}.{}",
-      FormatBytes(total), FormatBytes(limit), program.name, program.advice());
+      FormatBytes(total), FormatBytes(limit), program.name,
+      program.Advise(total - fixed, limit - fixed));
 }
 
 // Keeps a fresh executable if it can ever run; destroys it otherwise.
@@ -291,7 +293,7 @@ class Run {
         "bottom of memory. That was not possible. There are {} free, 0B reserved, and {} "
         "reservable. ({}){}",
         program_.name, FormatBytes(program_.run_bytes()), free, free, hbm.name(),
-        program_.advice());
+        program_.Advise(program_.run_bytes(), hbm.free()));
   }
 
   // The sizes and places of a first run's outputs. Null where the engine does not tell them all.

@@ -113,8 +113,10 @@ struct Program {
 
   // New memory that one device needs for a run.
   int64_t run_bytes() const { return output_bytes + temporary_bytes; }
-  // What an error of too little memory says beside upstream's words.
-  std::string_view advice() const { return facts ? facts->compiled.advice : std::string_view(); }
+  // What an error of too little memory says beside upstream's words: see Advice::Text.
+  std::string Advise(int64_t needed, int64_t available) const {
+    return facts ? facts->compiled.advice.Text(needed, available) : std::string();
+  }
 };
 
 // Buffers that are being filled piece by piece.
