@@ -107,7 +107,7 @@ bool Agent::Step() {
       break;
     case Action::kStop:
       Report(PREPARING, "stopping the VM");
-      metadata_.Stop();
+      StopServers();
       status = sandbox_.TakeDown(/*gently=*/true);
       if (status.ok()) {
         in_effect_ = order.generation();
@@ -144,7 +144,7 @@ Status Agent::StartVm(const WorkerOrder& order) {
   }
   Report(PREPARING, "starting the VM");
   sshd_lost_ = false;
-  metadata_.Stop();
+  StopServers();
   served_pid_ = 0;
   const auto begin = Clock::now();
   TORUS_RETURN_IF_ERROR(
@@ -201,6 +201,8 @@ void Agent::Watch(const WorkerOrder& order, const ProcessIdentity& init) {
   next_look_ = Clock::now() + kLook;
   if (const Status kept = sandbox_.KeepBounds(order.vm(), init); !kept.ok())
     spdlog::error("the VM's rules are gone and cannot be put back: {}", kept.ToString());
+  // A program of the VM's may have had the port.
+  if (!metrics_.is_listening()) metrics_.Listen(init.pid).ok();
   const auto answers = Sandbox::SshAnswers(order.vm().address(), kLook);
   const std::string untold = answers ? "" : answers.error().message();
   if (!answers && untold != untold_) spdlog::warn("{}", untold);
@@ -224,7 +226,7 @@ void Agent::Watch(const WorkerOrder& order, const ProcessIdentity& init) {
 
 Status Agent::RemoveVm() {
   Report(PREPARING, "deleting the VM");
-  metadata_.Stop();
+  StopServers();
   TORUS_RETURN_IF_ERROR(sandbox_.TakeDown(/*gently=*/true));
   FaultPoint("worker.remove");
   return sandbox_.RemoveFiles();
@@ -250,9 +252,21 @@ Status Agent::Serve(const VmSpec& vm, int64_t pid) {
   }
   metadata_.SetGuestAttributes(std::move(attributes));
   TORUS_RETURN_IF_ERROR(metadata_.Listen(pid));
+  ServeMetrics(pid);
   served_pid_ = pid;
   FaultPoint("worker.metadata");
   return {};
+}
+
+// A VM without metrics is still a VM.
+void Agent::ServeMetrics(int64_t pid) {
+  const Status served = metrics_.Listen(pid);
+  if (!served.ok()) spdlog::warn("no metrics of the VM's TPU: {}", served.message());
+}
+
+void Agent::StopServers() {
+  metrics_.Stop();
+  metadata_.Stop();
 }
 
 void Agent::TakeAttributes(const GuestAttributes& attributes) {

@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "worker/accounts.h"
 #include "worker/metadata_server.h"
+#include "worker/metrics_server.h"
 #include "worker/plan.h"
 #include "worker/sandbox.h"
 
@@ -45,6 +46,8 @@ class Agent {
   void Watch(const WorkerOrder& order, const ProcessIdentity& init);
   // Serves the spec's metadata in the network of process `pid`, unless that is served already.
   Status Serve(const VmSpec& vm, int64_t pid);
+  void ServeMetrics(int64_t pid);
+  void StopServers();
   Accounts ReadKeys(const VmSpec& vm);
   void Fail(const WorkerOrder& order, const Status& status);
   void Report(Phase phase, const std::string& detail);
@@ -59,6 +62,7 @@ class Agent {
   Sandbox& sandbox_;
   const std::function<void(Observed)> report_;
   MetadataServer metadata_;
+  MetricsServer metrics_;
 
   Mutex mutex_;
   Condition wake_;

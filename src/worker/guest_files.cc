@@ -29,6 +29,8 @@ true >>$log || log=/dev/null
 exec >>$log 2>&1 </dev/null
 mkdir -p /run/lock
 chmod 1777 /run/lock
+mkdir -p /run/torus-counters
+chmod 1777 /run/torus-counters
 cat /run/torus/hostname >/etc/hostname
 cat /run/torus/hosts >/etc/hosts
 cat /run/torus/resolv.conf >/etc/resolv.conf
