@@ -6,6 +6,7 @@ install(TARGETS torus RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # Not the multiarch folder: the service looks in ../lib/torus from its own place.
 install(TARGETS tpu LIBRARY DESTINATION lib/torus)
+install(TARGETS torus-verify RUNTIME DESTINATION lib/torus)
 install(FILES ${TORUS_DEPS}/engine/xla_cpu.so DESTINATION lib/torus/engine)
 
 # The unit names the prefix that it is installed into, which --prefix may set late.

@@ -20,9 +20,9 @@ tree=build/wheel/tree
 rm -rf $tree build/wheel/dist
 mkdir -p $tree/libtpu/engine
 cp packaging/libtpu/pyproject.toml packaging/libtpu/README.md LICENSE $tree/
-cp packaging/libtpu/libtpu/__init__.py build/wheel/lib/libtpu.so $tree/libtpu/
+cp packaging/libtpu/libtpu/__init__.py build/wheel/lib/libtpu.so build/wheel/lib/torus-verify $tree/libtpu/
 cp -l build/deps/engine/* $tree/libtpu/engine/
-strip $tree/libtpu/libtpu.so
+strip $tree/libtpu/libtpu.so $tree/libtpu/torus-verify
 say "packing the wheel"
 quietly wheel-pack $venv/bin/python -m build --wheel --no-isolation --outdir build/wheel/dist \
   -C--build-option=--plat-name=manylinux_2_28_x86_64 $tree

@@ -6,6 +6,7 @@
 #include "tpu/device/compile_options.h"
 #include "tpu/device/host_callbacks.h"
 #include "tpu/device/state.h"
+#include "tpu/device/verify.h"
 #include "tpu/program/convert.h"
 #include "tpu/program/rewrite.h"
 
@@ -175,8 +176,7 @@ PJRT_Error* CompileProgram(State& s, PJRT_Client_Compile_Args* args) {
   return rewritten ? CompileAs(s, args, **rewritten) : NewError(rewritten.error());
 }
 
-PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
-  State& s = state();
+PJRT_Error* CompileAndAccept(State& s, PJRT_Client_Compile_Args* args) {
   const auto compile = [&s](PJRT_Client_Compile_Args* args) {
     PJRT_Error* error = CompileProgram(s, args);
     return error != nullptr ? error
@@ -185,6 +185,13 @@ PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
   const auto client = s.clients.Find(args->client);
   if (!client || !(*client)->replicas_alone || args->program == nullptr) return compile(args);
   return CompileReplicas(s, **client, args, compile);
+}
+
+PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
+  State& s = state();
+  PJRT_Error* error = CompileAndAccept(s, args);
+  if (IsVerifying()) Verify(s, *args, error);
+  return error;
 }
 
 // Compiles for a topology, without devices to load onto: by the client that it is of.
