@@ -45,12 +45,24 @@ pjrt::ProfilerError* ErrorGetCode(pjrt::ProfilerErrorGetCodeArgs* args) {
   return nullptr;
 }
 
+// An option that only a TPU's profiler has: what to trace. Ours has the host alone, and all.
+bool IsHostOnly(std::string_view entry) {
+  constexpr protozero::pbf_tag_type kKey = 1, kValue = 2, kStringValue = 1;
+  const auto value = program::wire::FindBytes(entry, kValue).value_or("");
+  return program::wire::FindBytes(entry, kKey) == "tpu_trace_mode" &&
+         program::wire::FindBytes(value, kStringValue) == "TRACE_ONLY_HOST";
+}
+
 // tensorflow.ProfileOptions
 void ReadOptions(std::string_view options, Session& session) {
-  constexpr protozero::pbf_tag_type kDeviceTracerLevel = 3, kVersion = 5, kEnableHloProto = 7;
+  constexpr protozero::pbf_tag_type kDeviceTracerLevel = 3, kVersion = 5, kEnableHloProto = 7,
+                                    kAdvancedConfiguration = 12;
   try {
     if (program::wire::FindInt(options, kVersion).value_or(0) == 0) return;  // none are given
     session.wanted = program::wire::FindInt(options, kDeviceTracerLevel).value_or(0) > 0;
+    for (const auto entry : program::wire::FindAllBytes(options, kAdvancedConfiguration)) {
+      if (IsHostOnly(entry)) session.wanted = false;
+    }
     session.options.programs = program::wire::FindInt(options, kEnableHloProto).value_or(0) != 0;
   } catch (const protozero::exception&) {
     // No options that can be read: those of a session without.
