@@ -109,7 +109,7 @@ def test_stop_keeps_the_disk_and_delete_leaves_nothing(local):
     local.vm("start", "d1")
     assert local.says("d1", "cat ~/kept") == "kept"
     local.vm("delete", "d1", "--quiet")
-    assert leftovers() == before
+    torus.eventually(lambda: leftovers() == before, what="the end of the worker")
     local.vm("create", "d1", *CREATE)
     assert local.ssh("d1", "cat ~/kept", check=False).returncode != 0, "a new node, a new disk"
     local.vm("delete", "d1", "--quiet")
@@ -124,7 +124,7 @@ def test_a_cancelled_create_leaves_nothing(local):
     if "response" in ended:
         local.vm("delete", "x1", "--quiet")
     torus.eventually(lambda: local.node("x1") is None)
-    assert leftovers() == before
+    torus.eventually(lambda: leftovers() == before, what="the end of the worker")
 
 
 def test_slices_of_several_hosts_are_refused_with_their_number(local):
