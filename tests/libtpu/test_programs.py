@@ -102,3 +102,44 @@ def test_an_array_without_values(run):
             x = jax.jit(lambda: jax.lax.empty((3, 4), dtype))()
             assert x.shape == (3, 4) and x.dtype == dtype
         """)
+
+
+def test_a_program_asks_how_its_values_are_shared_out(run):
+    run("""
+        import jax, jax.numpy as jnp
+        from jax.sharding import NamedSharding, PartitionSpec as P
+        mesh = jax.make_mesh((4, 2), ("x", "y"))
+        found = []
+        def inspect(v): jax.debug.inspect_array_sharding(v, callback=found.append)
+        @jax.jit
+        def step(a, b):
+            inspect(a)
+            product = a @ b
+            inspect(product)
+            inspect(product.T)
+            return product.sum()
+        a = jax.device_put(jnp.ones((16, 8)), NamedSharding(mesh, P("x", None)))
+        b = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P(None, "y")))
+        with jax.set_mesh(mesh):
+            assert step(a, b) == 16 * 8 * 4
+        shown = {sharding.spec for sharding in found}
+        assert {P("x"), P("x", "y"), P("y", "x")} <= shown, shown
+        def bad(sharding): raise ValueError("of the inspector")
+        try:
+            jax.jit(lambda v: [jax.debug.inspect_array_sharding(v, callback=bad), v * 2][1])(a)
+        except Exception as error:
+            assert "of the inspector" in str(error), error
+        else:
+            raise AssertionError("an exception of the callback is lost")
+        """, TPU_ACCELERATOR_TYPE="v5litepod-8")
+
+
+def test_what_jax_marks_as_used_is_no_error(run):
+    run("""
+        import jax, jax.numpy as jnp
+        from jax._src.lax import lax
+        def f(x):
+            lax.dce_sink(x * 3, prevent_mlir_dce=True)
+            return x + 1
+        assert float(jax.jit(f)(1.0)) == 2
+        """)

@@ -5,6 +5,7 @@
 #include "base/mutex.h"
 #include "tpu/device/compile_options.h"
 #include "tpu/device/host_callbacks.h"
+#include "tpu/device/inspect_sharding.h"
 #include "tpu/device/state.h"
 #include "tpu/device/verify.h"
 #include "tpu/program/convert.h"
@@ -134,12 +135,15 @@ PJRT_Error* CallWithOptions(State& s, pjrt::Slot slot, Args* args, const char*& 
 
 // The program as the engine takes it, serialized HLO; none: as it came.
 Result<std::optional<std::string>> RewriteProgram(State& s, const PJRT_Client_Compile_Args& args) {
+  const std::string_view options(args.compile_options, args.compile_options_size);
   auto module = program::HloOf(s.engine, args.client, program::ProgramSource::Of(*args.program),
-                               {args.compile_options, args.compile_options_size});
+                               options);
   // What cannot be read, the engine will say in its own words.
   if (!module) return std::nullopt;
   TORUS_ASSIGN_OR_RETURN(const bool changed, program::Rewrite(*module));
-  if (!changed) return std::nullopt;
+  TORUS_ASSIGN_OR_RETURN(const bool inspected,
+                         InspectShardings(s.engine, args.client, *module, options));
+  if (!changed && !inspected) return std::nullopt;
   return program::WriteHlo(*module);
 }
 

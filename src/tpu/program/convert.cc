@@ -41,13 +41,13 @@ class Folder {
 
   const std::string& path() const { return path_; }
 
-  // The file of it whose name ends so.
-  Result<std::string> Find(std::string_view ending) const {
+  // The file of it whose name has the part.
+  Result<std::string> Find(std::string_view part) const {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(path_, error)) {
-      if (entry.path().native().ends_with(ending)) return entry.path().native();
+      if (entry.path().filename().native().contains(part)) return entry.path().native();
     }
-    return NotFound("no file that ends with {} in {}", ending, path_);
+    return NotFound("no file with {} in its name in {}", part, path_);
   }
 
  private:
@@ -81,6 +81,13 @@ void AddOverride(pbf_writer& options, const char* name, const std::string* text)
   }
 }
 
+// Lets the engine write the programs that it sees into the folder.
+void AddDump(std::string& options, const std::string& folder) {
+  pbf_writer writer(options);
+  AddOverride(writer, "xla_dump_to", &folder);
+  AddOverride(writer, "xla_dump_hlo_as_proto", nullptr);
+}
+
 }  // namespace
 
 // The caller's options, but for two partitions without a partitioner: the engine checks that after
@@ -94,19 +101,17 @@ std::string ConversionOptions(std::string_view compile_options, const std::strin
   building.add_bool(kUseSpmd, false);
   building.add_bool(kUseAutoSpmd, false);
   auto options = wire::Without(wire::Without(compile_options, kBuildOptions), kOverrides);
-  pbf_writer writer(options);
-  writer.add_message(kBuildOptions, build);
-  AddOverride(writer, "xla_dump_to", &folder);
-  AddOverride(writer, "xla_dump_hlo_as_proto", nullptr);
+  pbf_writer(options).add_message(kBuildOptions, build);
+  AddDump(options, folder);
   return options;
 }
 
 namespace {
 
-Result<HloModule> Convert(pjrt::Engine& engine, PJRT_Client* client, ProgramSource source,
-                          std::string_view compile_options) {
-  TORUS_ASSIGN_OR_RETURN(const Folder folder, Folder::Make());
-  const auto options = ConversionOptions(compile_options, folder.path());
+// Compiles with options that write into the folder, and reads the file whose name has the part.
+Result<HloModule> CompileAndRead(pjrt::Engine& engine, PJRT_Client* client, ProgramSource source,
+                                 const std::string& options, const Folder& folder,
+                                 std::string_view part) {
   auto program = pjrt::MakeArgs<PJRT_Program>();
   program.code = const_cast<char*>(source.code.data());
   program.code_size = source.code.size();
@@ -123,10 +128,17 @@ Result<HloModule> Convert(pjrt::Engine& engine, PJRT_Client* client, ProgramSour
     destroy.executable = args->executable;
     engine.Take(engine.Call(pjrt::kLoadedExecutable_Destroy, &destroy)).ok();
   }
-  const auto file = folder.Find("before_optimizations.hlo.pb");
+  const auto file = folder.Find(part);
   if (!file) return status.ok() ? Error(file.error()) : Error(status);
   TORUS_ASSIGN_OR_RETURN(const std::string bytes, ReadWhole(*file));
   return ReadHloDump(bytes);
+}
+
+Result<HloModule> Convert(pjrt::Engine& engine, PJRT_Client* client, ProgramSource source,
+                          std::string_view compile_options) {
+  TORUS_ASSIGN_OR_RETURN(const Folder folder, Folder::Make());
+  const auto options = ConversionOptions(compile_options, folder.path());
+  return CompileAndRead(engine, client, source, options, folder, "before_optimizations.hlo.pb");
 }
 
 // The module says for which devices the conversion was; they are not the caller's.
@@ -150,6 +162,21 @@ Result<HloModule> HloOf(pjrt::Engine& engine, PJRT_Client* client, ProgramSource
   } catch (const protozero::exception& error) {
     return InvalidArgument("The compile options are no CompileOptionsProto: {}.", error.what());
   }
+}
+
+Result<HloModule> ShardedHlo(pjrt::Engine& engine, PJRT_Client* client, const HloModule& module,
+                             std::string_view compile_options) {
+  constexpr char kPass[] = "spmd-partitioning";
+  TORUS_ASSIGN_OR_RETURN(const Folder folder, Folder::Make());
+  auto options = wire::Without(compile_options, kOverrides);
+  AddDump(options, folder.path());
+  const std::string pass = kPass;
+  {
+    pbf_writer writer(options);
+    AddOverride(writer, "xla_dump_hlo_pass_re", &pass);
+  }
+  const auto code = WriteHlo(module);
+  return CompileAndRead(engine, client, {code, "hlo"}, options, folder, ".before_" + pass);
 }
 
 }  // namespace torus::program

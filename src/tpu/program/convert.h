@@ -34,6 +34,12 @@ struct ProgramSource {
 Result<HloModule> HloOf(pjrt::Engine& engine, PJRT_Client* client, ProgramSource source,
                         std::string_view compile_options);
 
+// The program, which is HLO, as it is once the engine has decided how to share each value out among
+// the devices, and before it does: instructions have their shardings. The engine compiles it for
+// that as far as it comes. The engine's error where it does not come so far.
+Result<HloModule> ShardedHlo(pjrt::Engine& engine, PJRT_Client* client, const HloModule& module,
+                             std::string_view compile_options);
+
 // The options that make the engine write HLO into `folder` and stop. For HloOf and its tests.
 // Throws protozero::exception where `compile_options` is no proto.
 std::string ConversionOptions(std::string_view compile_options, const std::string& folder);
