@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <set>
 #include <system_error>
 
 #include "base/mutex.h"
@@ -92,6 +93,23 @@ Status LockChips(const std::string& path, std::span<const int> chips) {
     }
   }
   return Status();
+}
+
+void HoldDeviceFiles(std::span<const std::string> paths) {
+  static Mutex& mutex = *new Mutex;
+  static auto& held = *new std::set<std::string>;
+  const MutexLock lock(mutex);
+  for (const auto& path : paths) {
+    if (held.contains(path)) continue;
+    // O_PATH asks nothing of a device.
+    const int file = open(path.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0) continue;
+    struct stat info;
+    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode))
+      held.insert(path);
+    else
+      close(file);
+  }
 }
 
 }  // namespace torus::tpu

@@ -19,6 +19,10 @@ namespace torus::tpu {
 // it stay locked.
 Status LockChips(const std::string& path, std::span<const int> chips);
 
+// Holds the files at `paths` open until the process ends, those that are plain files: tpu-info
+// finds the process of a chip by them. A device's own file is left alone.
+void HoldDeviceFiles(std::span<const std::string> paths);
+
 }  // namespace torus::tpu
 
 #endif  // TORUS_TPU_DEVICE_CHIPS_LOCK_H_

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "hardware/host_devices.h"
 #include "tpu/device/chips_lock.h"
 #include "tpu/device/framework.h"
 #include "tpu/device/kernels.h"
@@ -134,8 +135,8 @@ Status FindDevices(State& s, Client& client) {
         args.num_devices, client.slice.accelerator_type(), identities.size());
   }
   for (size_t i = 0; i < args.num_devices; ++i) {
-    Device& device =
-        client.devices.emplace_back(&client, args.devices[i], &identities[i], client.slice);
+    Device& device = client.devices.emplace_back(&client, args.devices[i], &identities[i],
+                                                 client.slice, client.counters->device(i));
     s.devices.Insert(device.handle, &device);
     TORUS_RETURN_IF_ERROR(FindDescription(s, device));
     TORUS_RETURN_IF_ERROR(FindMemories(s, device));
@@ -167,6 +168,15 @@ PJRT_Error* ClientDestroy(PJRT_Client_Destroy_Args* args) {
   return error;
 }
 
+// What stands for the chips of a slice in a TPU VM.
+std::vector<std::string> DeviceFilesOf(const Slice& slice) {
+  std::vector<std::string> files;
+  for (const int chip : slice.chips())
+    for (const auto& name : hardware::DeviceFiles(slice.generation(), chip))
+      files.push_back("/dev/" + name);
+  return files;
+}
+
 PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   State& s = state();
   if (!s.engine.status().ok()) return NewError(s.engine.status());
@@ -181,9 +191,10 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
     if (!free.ok()) return NewError(free);
     const Status locked = LockChips(use.lock_file, use.chips);
     if (!locked.ok()) return NewError(locked);
+    HoldDeviceFiles(DeviceFilesOf(*slice));
   }
   // The caller's options are for a real TPU's runtime.
-  const auto client = MakeClient(s, *std::move(slice));
+  const auto client = MakeClient(s, *std::move(slice), s.options.counters_folder());
   if (!client) return NewError(client.error());
   (*client)->replicas_alone = RunsReplicasAlone(*args);
   args->client = (*client)->handle;
@@ -301,7 +312,7 @@ PJRT_Error* DeviceClearMemoryStats(pjrt::DeviceClearMemoryStatsArgs* args) {
 }  // namespace
 
 Device::Device(Client* client, PJRT_Device* handle, const DeviceIdentity* identity,
-               const Slice& slice)
+               const Slice& slice, slice::DeviceCounters& counters)
     : client(client),
       handle(handle),
       identity(identity),
@@ -309,9 +320,24 @@ Device::Device(Client* client, PJRT_Device* handle, const DeviceIdentity* identi
                  pjrt::NamedInt("core_on_chip", identity->core_on_chip),
                  pjrt::NamedInt("num_cores", slice.cores_per_device()),
                  pjrt::NamedInt("slice_index", 0)},
-      hbm(slice.generation().usable_hbm_bytes, identity->hbm_name) {}
+      counters(counters),
+      hbm(slice.generation().usable_hbm_bytes, identity->hbm_name, counters) {}
 
-Result<Client*> MakeClient(State& s, Slice slice) {
+std::unique_ptr<slice::CountersPage> MakeCounters(const Slice& slice, const std::string& folder) {
+  const auto& generation = slice.generation();
+  slice::PageIdentity identity{
+      .accelerator_type = slice.accelerator_type(),
+      .devices_per_chip = generation.devices_per_chip,
+      .duty_cycles_per_chip = generation.pci_functions_per_chip,
+      .hbm_bandwidth = generation.hbm_bandwidth / generation.devices_per_chip};
+  for (const auto& device : slice.devices()) {
+    const auto shown = static_cast<size_t>(device.id / generation.devices_per_chip);
+    identity.devices.push_back({slice.chips()[shown], device.core_on_chip});
+  }
+  return slice::CountersPage::Make(folder, identity);
+}
+
+Result<Client*> MakeClient(State& s, Slice slice, const std::string& counters_folder) {
   const auto count =
       pjrt::NamedInt("cpu_device_count", static_cast<int64_t>(slice.devices().size()));
   Ample<PJRT_Client_Create_Args> create;
@@ -319,7 +345,7 @@ Result<Client*> MakeClient(State& s, Slice slice) {
   create->num_options = 1;
   TORUS_RETURN_IF_ERROR(s.engine.Take(s.engine.Call(pjrt::kClient_Create, create.get())));
 
-  auto* client = new Client(create->client, std::move(slice), s.options.host);
+  auto* client = new Client(create->client, std::move(slice), s.options.host, counters_folder);
   RegisterKernels(s.engine);
   client->platform_version = PlatformVersion(s, client->slice, EngineVersion(s, client->handle));
   s.clients.Insert(client->handle, client);

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "slice/counters.h"
 
 namespace torus::tpu {
 
@@ -20,8 +21,12 @@ std::string FormatBytes(int64_t bytes);
 
 class Hbm {
  public:
-  // `name` is what errors call it ("0x0x0_HBM0") and must outlive this.
-  Hbm(int64_t limit, const std::string& name) : limit_(limit), name_(&name) {}
+  // `name` is what errors call it ("0x0x0_HBM0"), and `counters` is where the process shows what is
+  // in use; both must outlive this.
+  Hbm(int64_t limit, const std::string& name, slice::DeviceCounters& counters)
+      : limit_(limit), name_(&name), in_use_(counters.hbm_in_use), peak_(counters.hbm_peak) {
+    counters.hbm_total.store(limit, std::memory_order_relaxed);
+  }
 
   int64_t limit() const { return limit_; }
   const std::string& name() const { return *name_; }
@@ -60,8 +65,8 @@ class Hbm {
 
   const int64_t limit_;
   const std::string* const name_;
-  std::atomic<int64_t> in_use_ = 0;
-  std::atomic<int64_t> peak_ = 0;
+  std::atomic<int64_t>& in_use_;
+  std::atomic<int64_t>& peak_;
   std::atomic<int64_t> allocations_ = 0;
   std::atomic<int64_t> largest_ = 0;
 };

@@ -16,11 +16,14 @@ TEST(FormatBytes, PrintsAsUpstream) {
 
 TEST(Hbm, KeepsAccount) {
   const std::string name = "0x0x0_HBM0";
-  Hbm hbm(1000, name);
+  slice::DeviceCounters counters;
+  Hbm hbm(1000, name, counters);
   hbm.Add(300, 1, 300);
   hbm.Add(200, 2, 150);
   hbm.Remove(300);
   EXPECT_EQ(hbm.in_use(), 200);
+  EXPECT_EQ(counters.hbm_in_use, 200) << "as others see it";
+  EXPECT_EQ(counters.hbm_total, 1000);
   EXPECT_EQ(hbm.peak(), 500);
   EXPECT_EQ(hbm.allocations(), 3);
   EXPECT_EQ(hbm.largest(), 300);
@@ -33,7 +36,8 @@ TEST(Hbm, KeepsAccount) {
 
 TEST(Hbm, RefusesWhatDoesNotFit) {
   const std::string name = "1x0x0_HBM1";
-  Hbm hbm(int64_t{16} << 30, name);
+  slice::DeviceCounters counters;
+  Hbm hbm(int64_t{16} << 30, name, counters);
   hbm.Add(int64_t{10} << 30, 1, int64_t{10} << 30);
   EXPECT_TRUE(hbm.CheckBuffer(int64_t{6} << 30).ok());
   const Status status = hbm.CheckBuffer((int64_t{6} << 30) + 1);

@@ -6,6 +6,7 @@
 #include "tpu/device/compile_options.h"
 #include "tpu/device/host_callbacks.h"
 #include "tpu/device/inspect_sharding.h"
+#include "tpu/device/run_counter.h"
 #include "tpu/device/state.h"
 #include "tpu/device/verify.h"
 #include "tpu/program/convert.h"
@@ -42,6 +43,8 @@ void ReadExecutable(State& s, PJRT_Executable* executable, Program& program) {
   const Footprint& memory = program.facts->compiled.memory;
   program.output_bytes = memory.outputs - memory.aliased;
   program.temporary_bytes = memory.temporaries;
+  program.traffic_bytes = static_cast<int64_t>(program.facts->compiled.cost.bytes);
+  program.is_tiny = program.facts->compiled.cost.flops < kTinyFlops;
 }
 
 Status ReadDevices(State& s, PJRT_LoadedExecutable* loaded, Program& program) {
@@ -110,6 +113,8 @@ PJRT_Error* Accept(State& s, const PJRT_Client* client, PJRT_LoadedExecutable* l
   Program* program = FindProgram(s, loaded, s.clients.Find(client).value_or(nullptr));
   if (program != nullptr) program->source = std::move(source);
   const Status accepted = program == nullptr ? Status() : CheckCompiled(*program);
+  if (program != nullptr && program->client != nullptr)
+    program->client->counters->header().compiles.fetch_add(1, std::memory_order_relaxed);
   if (accepted.ok()) return nullptr;
   auto destroy = MakeArgs<PJRT_LoadedExecutable_Destroy_Args>();
   destroy.executable = loaded;
@@ -253,6 +258,11 @@ class Run {
   // The device that the caller names; null where the program runs on each of its own.
   Device* only_device() const { return one_; }
 
+  // In the order of the argument lists.
+  std::span<Device* const> places() const {
+    if (one_ != nullptr) return {&one_, 1};
+    return std::span(program_.devices).first(count());
+  }
   std::vector<Device*> devices() const {
     std::vector<Device*> devices;
     for (size_t d = 0; d < count(); ++d) devices.push_back(&device(d));
@@ -434,19 +444,18 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   Run run(s, *program, *args);
   if (!run.has_place()) return CallEngine(s, args);
   if (Status room = run.CheckMemory(); !room.ok()) return NewError(room);
-  if (program->gang && run.only_device() != nullptr) {
-    if (PJRT_Error* error = ExecuteInGang(s, args, *run.only_device())) return error;
-    run.Book();
-    return nullptr;
-  }
+  RunCounter counter(*program, run.places(), *args);
   PJRT_Error* error = nullptr;
-  if (IsTracing()) {
+  if (program->gang && run.only_device() != nullptr) {
+    error = ExecuteInGang(s, args, *run.only_device());
+  } else if (IsTracing()) {
     error = ExecuteTraced(s, *program, args, run.devices());
   } else if (HasHostCallbacks(args->options)) {
     error = ExecuteWithContext(s, args, run.devices());
   } else {
     error = CallEngine(s, args);
   }
+  counter.Taken(error == nullptr);
   if (error != nullptr) return error;
   run.Book();
   return nullptr;

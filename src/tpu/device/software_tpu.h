@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "slice/counters.h"
 #include "tpu/device/host_memory.h"
 #include "tpu/device/slice.h"
 #include "tpu/pjrt/api.h"
@@ -22,6 +23,8 @@ struct SoftwareTpuOptions {
   int64_t release_epoch = 0;  // when that version was released, seconds since 1970
   // Asked when a client is made, not before, so that the program may set its environment first.
   std::function<SliceSource()> slice_source = SliceSource::FromEnvironment;
+  // Where a client's counters are shown; asked when it is made. Empty: nowhere.
+  std::function<std::string()> counters_folder = slice::WritableCountersFolder;
   HostMemory::Roots host;
 };
 

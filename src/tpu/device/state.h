@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "slice/counters.h"
 #include "tpu/device/executables.h"
 #include "tpu/device/hbm.h"
 #include "tpu/device/host_memory.h"
@@ -30,13 +31,15 @@ namespace torus::tpu {
 struct Client;
 
 struct Device {
-  Device(Client* client, PJRT_Device* handle, const DeviceIdentity* identity, const Slice& slice);
+  Device(Client* client, PJRT_Device* handle, const DeviceIdentity* identity, const Slice& slice,
+         slice::DeviceCounters& counters);
   Device(const Device&) = delete;
 
   Client* const client;
   PJRT_Device* const handle;
   const DeviceIdentity* const identity;  // the slice's
   std::vector<PJRT_NamedValue> attributes;
+  slice::DeviceCounters& counters;  // on the client's page
   Hbm hbm;
   std::atomic<int> gang_launches = 0;  // replicas.h
 };
@@ -47,18 +50,24 @@ struct MemorySpace {
   Hbm* hbm = nullptr;  // null: host memory
 };
 
+// A page in the folder for the slice's devices; an empty folder: for nobody else to see.
+std::unique_ptr<slice::CountersPage> MakeCounters(const Slice& slice, const std::string& folder);
+
 struct Client {
-  Client(PJRT_Client* handle, Slice slice, const HostMemory::Roots& roots)
+  Client(PJRT_Client* handle, Slice slice, const HostMemory::Roots& roots,
+         const std::string& counters_folder)
       : handle(handle),
         slice(std::move(slice)),
+        counters(MakeCounters(this->slice, counters_folder)),
         tiling(this->slice.generation()),
         host(std::make_shared<HostMemory>(this->slice.memory_limit_bytes(), roots)) {}
 
   PJRT_Client* const handle;
   const Slice slice;
+  // These two are shared with callbacks that may run after the client is gone.
+  const std::shared_ptr<slice::CountersPage> counters;
   const Tiling tiling;
   std::string platform_version;
-  // Shared with callbacks that may run after the client is gone.
   const std::shared_ptr<HostMemory> host;
   std::deque<Device> devices;  // by id
   std::deque<MemorySpace> memories;
@@ -102,6 +111,8 @@ struct Program {
   int64_t output_bytes = 0;            // a device's, less what it takes over from donated arguments
   int64_t temporary_bytes = 0;         // a device's, while it runs
   int64_t host_bytes = 0;              // what a device's run takes of the host
+  int64_t traffic_bytes = 0;           // that a device's run moves in HBM
+  bool is_tiny = false;                // it runs on its caller's thread (run_counter.h)
   std::shared_ptr<const Facts> facts;  // null where the engine does not show the program
   bool gang = false;                   // replicas.h
   Mutex learning;                      // guards the making of what follows
@@ -160,9 +171,9 @@ void Override(pjrt::Table& table, pjrt::Slot slot, PJRT_Error* (*function)(Args*
   table.functions[slot] = reinterpret_cast<pjrt::Function>(function);
 }
 
-// A client of the engine that shows the slice. The engine's error, or FAILED_PRECONDITION where it
-// has other devices. DestroyClient ends it.
-Result<Client*> MakeClient(State& s, Slice slice);
+// A client of the engine that shows the slice, and its counters in the folder, if one is named. The
+// engine's error, or FAILED_PRECONDITION where it has other devices. DestroyClient ends it.
+Result<Client*> MakeClient(State& s, Slice slice, const std::string& counters_folder);
 Status DestroyClient(State& s, Client* client);
 
 // The place that a function's `memory` (if not null) or `device` argument names.

@@ -72,7 +72,7 @@ PJRT_Error* TopologyCreate(PJRT_TopologyDescription_Create_Args* args) {
   if (!options.ok()) return NewError(options);
   auto slice = ReadName(s, {args->topology_name, args->topology_name_size});
   if (!slice) return NewError(slice.error());
-  auto client = MakeClient(s, *std::move(slice));
+  auto client = MakeClient(s, *std::move(slice), /*counters_folder=*/"");
   if (!client) return NewError(client.error());
   auto topology = MakeArgs<PJRT_Client_TopologyDescription_Args>();
   topology.client = (*client)->handle;
