@@ -18,9 +18,10 @@ ninja -C build/wheel/lib -j "$(nproc)" tpu
 # What the wheel holds, laid out.
 tree=build/wheel/tree
 rm -rf $tree build/wheel/dist
-mkdir -p $tree/libtpu/engine
+mkdir -p $tree/libtpu/engine $tree/libtpu/sdk
 cp packaging/libtpu/pyproject.toml packaging/libtpu/README.md LICENSE $tree/
 cp packaging/libtpu/libtpu/__init__.py build/wheel/lib/libtpu.so build/wheel/lib/torus-verify $tree/libtpu/
+cp packaging/libtpu/libtpu/sdk/*.py $tree/libtpu/sdk/
 cp -l build/deps/engine/* $tree/libtpu/engine/
 strip $tree/libtpu/libtpu.so $tree/libtpu/torus-verify
 say "packing the wheel"

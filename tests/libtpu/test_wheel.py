@@ -41,6 +41,12 @@ def test_it_needs_no_newer_glibc(installed, library):
     assert needed <= OLDEST
 
 
+def test_it_has_libtpus_sdk(installed):
+    code = "from libtpu import sdk; print(sdk.tpumonitoring.get_metric('nonsense').data())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env=os.environ | {"PYTHONPATH": str(installed)}).stdout == "[]\n"
+
+
 def test_licences_lie_beside_the_engine(installed):
     assert {"LICENSE", "THIRD_PARTY_NOTICES"} <= {p.name for p in (installed / "libtpu/engine").iterdir()}
 

@@ -1,6 +1,8 @@
 """The module that JAX and PyTorch/XLA look for: where the TPU's library is. Here it is Torus's, a software TPU."""
 import pathlib
 
+__version__ = "0.1.0"
+
 
 def get_library_path() -> str:
     """The path of libtpu.so; its engine lies beside it."""
