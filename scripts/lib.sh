@@ -1,6 +1,7 @@
 # Shell functions that the scripts share. Source it; it changes to the repository's root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export TORUS_PROGRAM_CACHE=off  # a test or a benchmark does not load what another one compiled
 
 # A progress line: what is being done, on stderr.
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }

@@ -69,6 +69,7 @@ def environment(side, options):
         return env | {"JAX_PLATFORMS": "cpu",
                       "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     return env | {"JAX_PLATFORMS": "tpu,cpu", "TPU_LIBRARY_PATH": str(library()),
+                  "TORUS_PROGRAM_CACHE": os.environ.get("TORUS_PROGRAM_CACHE", "off"),
                   "TPU_ACCELERATOR_TYPE": options.type, "ALLOW_MULTIPLE_LIBTPU_LOAD": "true"}
 
 

@@ -26,7 +26,9 @@ def environment(libtpu):
     """The environment of a program that finds libtpu.so, without this shell's TPU settings."""
     ours = ("TPU_", "TORUS_", "JAX_", "XLA_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    return kept | {"TPU_LIBRARY_PATH": str(libtpu), "JAX_PLATFORMS": "tpu"}
+    # What one test compiled, the next one would load: off, but for the tests of it.
+    return kept | {"TPU_LIBRARY_PATH": str(libtpu), "JAX_PLATFORMS": "tpu",
+                   "TORUS_PROGRAM_CACHE": "off"}
 
 
 @pytest.fixture(scope="session")

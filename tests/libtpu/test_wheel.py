@@ -28,7 +28,7 @@ def test_jax_finds_the_tpu_with_nothing_set(installed):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("TPU_", "TORUS_", "JAX_", "PJRT_"))}
     done = subprocess.run(
         [sys.executable, "-c", "import jax; d = jax.devices(); print(d[0].platform, len(d), jax.numpy.ones(8).sum())"],
-        capture_output=True, text=True, env=clean | {"PYTHONPATH": str(installed)})
+        capture_output=True, text=True, env=clean | {"PYTHONPATH": str(installed), "HOME": str(installed)})
     assert done.stdout.split() == ["tpu", "4", "8.0"], done.stderr
     assert "warn" not in done.stderr.lower(), done.stderr
 

@@ -1,6 +1,10 @@
 // Reads xla/pjrt/proto/compile_options.proto's wire form with protozero.
 #include "tpu/device/compile_options.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "tpu/device/tpu_options.h"
 #include "tpu/program/wire.h"
 
@@ -14,7 +18,8 @@ using wire::Type;
 constexpr protozero::pbf_tag_type kBuildOptions = 3, kPortable = 4, kOverrides = 7, kKey = 1,
                                   kValue = 2;
 // ExecutableBuildOptionsProto
-constexpr protozero::pbf_tag_type kNumReplicas = 4, kNumPartitions = 5, kDeviceAssignment = 9;
+constexpr protozero::pbf_tag_type kDebugOptions = 3, kNumReplicas = 4, kNumPartitions = 5,
+                                  kDeviceAssignment = 9;
 
 OptionValue ReadValue(std::string_view message) {
   OptionValue value;
@@ -43,6 +48,22 @@ struct Override {
 Override ReadOverride(std::string_view entry) {
   return {wire::FindBytes(entry, kKey).value_or(""),
           ReadValue(wire::FindBytes(entry, kValue).value_or(""))};
+}
+
+// A message's fields, of which those with a length (maps, lists that are sets, texts) are sorted.
+std::string Sorted(std::string_view message) {
+  std::string text;
+  std::vector<std::pair<protozero::pbf_tag_type, std::string_view>> entries;
+  wire::Read(message, &text, [&entries](protozero::pbf_reader& reader) {
+    if (!reader.has_wire_type(Type::length_delimited)) return false;
+    const auto tag = reader.tag();
+    entries.emplace_back(tag, wire::View(reader.get_view()));
+    return true;
+  });
+  std::ranges::sort(entries);
+  protozero::pbf_writer writer(text);
+  for (const auto& [tag, entry] : entries) writer.add_bytes(tag, entry.data(), entry.size());
+  return text;
 }
 
 }  // namespace
@@ -92,6 +113,24 @@ std::string ForAnyDevice(std::string_view compile_options) {
   writer.add_message(kBuildOptions, build);
   writer.add_bool(kPortable, true);
   return options;
+}
+
+std::string ComparableOptions(std::string_view compile_options) {
+  try {
+    const auto build = wire::FindBytes(compile_options, kBuildOptions).value_or("");
+    const auto debug = wire::FindBytes(build, kDebugOptions).value_or("");
+    auto overrides = wire::FindAllBytes(compile_options, kOverrides);
+    std::ranges::sort(overrides);
+    std::string text;
+    protozero::pbf_writer writer(text);
+    writer.add_string(1, wire::Without(wire::Without(compile_options, kBuildOptions), kOverrides));
+    writer.add_string(2, wire::Without(build, kDebugOptions));
+    writer.add_string(3, Sorted(debug));
+    for (const auto entry : overrides) writer.add_bytes(4, entry.data(), entry.size());
+    return text;
+  } catch (const protozero::exception&) {
+    return std::string(compile_options);
+  }
 }
 
 }  // namespace torus::tpu

@@ -30,6 +30,10 @@ Extent ExtentOf(std::string_view compile_options);
 // are a proto.
 std::string ForAnyDevice(std::string_view compile_options);
 
+// A text that is the same for the same options: protobuf writes a map's entries in an order that
+// differs from process to process. For comparing only; bytes that are no proto stay as they are.
+std::string ComparableOptions(std::string_view compile_options);
+
 }  // namespace torus::tpu
 
 #endif  // TORUS_TPU_DEVICE_COMPILE_OPTIONS_H_

@@ -49,6 +49,40 @@ TEST(WithoutTpuOptions, LeavesWhatIsNoProto) {
   EXPECT_EQ(*WithoutTpuOptions(std::string("\x3a\x02\x0a\x7f", 4)), std::nullopt);  // inside, too
 }
 
+// CompileOptionsProto with two overrides, and debug options with two entries of a map.
+std::string TwoMaps(const char* first, const char* second, int partitions) {
+  std::string options;
+  protozero::pbf_writer writer(options);
+  {
+    protozero::pbf_writer build(writer, 3);
+    {
+      protozero::pbf_writer debug(build, 3);
+      debug.add_bool(31, true);
+      debug.add_string(357, first);
+      debug.add_string(357, second);
+    }
+    build.add_int64(5, partitions);
+  }
+  AddOverride(options, first);
+  AddOverride(options, second);
+  return options;
+}
+
+TEST(ComparableOptions, DoNotDependOnTheOrderOfMaps) {
+  const auto text = ComparableOptions(TwoMaps("a", "b", 1));
+  EXPECT_EQ(ComparableOptions(TwoMaps("b", "a", 1)), text);
+  EXPECT_NE(ComparableOptions(TwoMaps("a", "c", 1)), text);
+  EXPECT_NE(ComparableOptions(TwoMaps("a", "a", 1)), text);
+  EXPECT_NE(ComparableOptions(TwoMaps("a", "b", 2)), text);
+  EXPECT_NE(ComparableOptions(""), text);
+  EXPECT_EQ(ComparableOptions("\xff\xff"), "\xff\xff");  // no proto
+}
+
+// The order of what is no map says something: argument_layouts, which are field 1.
+TEST(ComparableOptions, KeepTheOrderOfLists) {
+  EXPECT_NE(ComparableOptions("\x0a\x01x\x0a\x01y"), ComparableOptions("\x0a\x01y\x0a\x01x"));
+}
+
 TEST(WithoutTpuOptions, RefusesAnUnknownOneWithTheNearest) {
   std::string options = BuildOptions();
   AddOverride(options, "xla_tpu_enable_async_colective_fusion");

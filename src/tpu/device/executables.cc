@@ -53,6 +53,7 @@ void AddProperties(Facts& facts) {
 PJRT_Error* ExecutableDestroy(PJRT_Executable_Destroy_Args* args) {
   State& s = state();
   s.executables.Take(args->executable);
+  s.fingerprints.Take(args->executable);
   const auto loaded = s.unloaded.Take(args->executable);
   PJRT_Error* error = s.engine.Call(pjrt::kExecutable_Destroy, args);
   if (loaded) {
@@ -83,6 +84,27 @@ PJRT_Error* GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
   if (!facts) return s.engine.Call(pjrt::kExecutable_GetCostAnalysis, args);
   args->properties = (*facts)->properties.data();
   args->num_properties = (*facts)->properties.size();
+  return nullptr;
+}
+
+// A fingerprint is that of the compilation, also where its result was kept and loaded.
+
+PJRT_Error* Fingerprint(PJRT_Executable_Fingerprint_Args* args) {
+  State& s = state();
+  const auto compiled = s.fingerprints.Find(args->executable);
+  if (!compiled) return s.engine.Call(pjrt::kExecutable_Fingerprint, args);
+  args->executable_fingerprint = (*compiled)->data();
+  args->executable_fingerprint_size = (*compiled)->size();
+  return nullptr;
+}
+
+PJRT_Error* LoadedFingerprint(PJRT_LoadedExecutable_Fingerprint_Args* args) {
+  State& s = state();
+  const auto program = s.programs.Find(args->executable);
+  const auto compiled = program ? (*program)->fingerprint : nullptr;
+  if (compiled == nullptr) return s.engine.Call(pjrt::kLoadedExecutable_Fingerprint, args);
+  args->executable_fingerprint = compiled->data();
+  args->executable_fingerprint_size = compiled->size();
   return nullptr;
 }
 
@@ -122,6 +144,9 @@ PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
   if (PJRT_Error* error = s.engine.Call(slot, args)) return error;
   const auto program = s.programs.Find(args->loaded_executable);
   if (program && (*program)->facts) s.executables.Insert(args->executable, (*program)->facts);
+  if (program && (*program)->fingerprint) {
+    s.fingerprints.Insert(args->executable, (*program)->fingerprint);
+  }
   return nullptr;
 }
 
@@ -130,6 +155,8 @@ void OverrideExecutableFunctions(pjrt::Table& table) {
   Override(table, pjrt::kExecutable_Destroy, ExecutableDestroy);
   Override(table, pjrt::kExecutable_GetCompiledMemoryStats, GetCompiledMemoryStats);
   Override(table, pjrt::kExecutable_GetCostAnalysis, GetCostAnalysis);
+  Override(table, pjrt::kExecutable_Fingerprint, Fingerprint);
+  Override(table, pjrt::kLoadedExecutable_Fingerprint, LoadedFingerprint);
 }
 
 }  // namespace torus::tpu

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "base/mutex.h"
+#include "tpu/device/cached_programs.h"
 #include "tpu/device/compile_options.h"
 #include "tpu/device/host_callbacks.h"
 #include "tpu/device/inspect_sharding.h"
@@ -107,11 +108,16 @@ Status CheckCompiled(const Program& program) {
       program.Advise(total - fixed, limit - fixed));
 }
 
-// Keeps a fresh executable if it can ever run; destroys it otherwise.
+// Keeps a fresh executable if it can ever run; destroys it otherwise. What it came from, and the
+// fingerprint, are as Program has them.
 PJRT_Error* Accept(State& s, const PJRT_Client* client, PJRT_LoadedExecutable* loaded,
-                   std::shared_ptr<const CompiledFrom> source) {
+                   std::shared_ptr<const CompiledFrom> source,
+                   std::shared_ptr<const std::string> fingerprint = nullptr) {
   Program* program = FindProgram(s, loaded, s.clients.Find(client).value_or(nullptr));
-  if (program != nullptr) program->source = std::move(source);
+  if (program != nullptr) {
+    program->source = std::move(source);
+    program->fingerprint = std::move(fingerprint);
+  }
   const Status accepted = program == nullptr ? Status() : CheckCompiled(*program);
   if (program != nullptr && program->client != nullptr)
     program->client->counters->header().compiles.fetch_add(1, std::memory_order_relaxed);
@@ -122,17 +128,16 @@ PJRT_Error* Accept(State& s, const PJRT_Client* client, PJRT_LoadedExecutable* l
   return NewError(accepted);
 }
 
-// Calls a function with its options rewritten; `text` and `size` are the fields that hold them.
-template <typename Args>
-PJRT_Error* CallWithOptions(State& s, pjrt::Slot slot, Args* args, const char*& text,
-                            size_t& size) {
+// Calls with the options, `text` and `size` of the caller's struct, as the engine takes them.
+template <typename Call>
+PJRT_Error* WithEngineOptions(const char*& text, size_t& size, const Call& call) {
   const auto rewritten =
       WithoutTpuOptions(text == nullptr ? std::string_view() : std::string_view(text, size));
   if (!rewritten) return NewError(rewritten.error());
-  if (!*rewritten) return s.engine.Call(slot, args);
+  if (!*rewritten) return call();
   const auto old_text = std::exchange(text, (*rewritten)->data());
   const auto old_size = std::exchange(size, (*rewritten)->size());
-  PJRT_Error* error = s.engine.Call(slot, args);
+  PJRT_Error* error = call();
   text = old_text;
   size = old_size;
   return error;
@@ -160,8 +165,7 @@ PJRT_Error* CompileAs(State& s, PJRT_Client_Compile_Args* args, const std::strin
   program.format = kFormat.data();
   program.format_size = kFormat.size();
   const auto* const own_program = std::exchange(args->program, &program);
-  PJRT_Error* error = CallWithOptions(s, pjrt::kClient_Compile, args, args->compile_options,
-                                      args->compile_options_size);
+  PJRT_Error* error = s.engine.Call(pjrt::kClient_Compile, args);
   args->program = own_program;
   return error;
 }
@@ -171,26 +175,33 @@ PJRT_Error* CompileProgram(State& s, PJRT_Client_Compile_Args* args) {
   PJRT_Error* refused = nullptr;
   const bool readable = args->program != nullptr && s.engine.status().ok();
   if (!readable || !program::MayNeedRewrite({args->program->code, args->program->code_size})) {
-    refused = CallWithOptions(s, pjrt::kClient_Compile, args, args->compile_options,
-                              args->compile_options_size);
+    refused = s.engine.Call(pjrt::kClient_Compile, args);
     if (refused == nullptr || !readable) return refused;
   }
   const auto rewritten = RewriteProgram(s, *args);
   if (rewritten && !*rewritten) {
-    return refused != nullptr ? refused
-                              : CallWithOptions(s, pjrt::kClient_Compile, args,
-                                                args->compile_options, args->compile_options_size);
+    return refused != nullptr ? refused : s.engine.Call(pjrt::kClient_Compile, args);
   }
   s.engine.Take(refused).ok();  // For what it was refused, the rewrite mends or says better.
   return rewritten ? CompileAs(s, args, **rewritten) : NewError(rewritten.error());
 }
 
-PJRT_Error* CompileAndAccept(State& s, PJRT_Client_Compile_Args* args) {
-  const auto compile = [&s](PJRT_Client_Compile_Args* args) {
-    PJRT_Error* error = CompileProgram(s, args);
-    return error != nullptr ? error
-                            : Accept(s, args->client, args->executable, CompiledFrom::Of(*args));
-  };
+// Compiles the program, or loads what an earlier compilation of it gave.
+PJRT_Error* CompileOrLoad(State& s, PJRT_Client_Compile_Args* args) {
+  const auto key = CacheKey(s, *args);
+  if (auto loaded = key ? LoadCached(s, args->client, *key) : std::nullopt) {
+    args->executable = loaded->executable;
+    return Accept(s, args->client, args->executable, CompiledFrom::Of(*args),
+                  std::move(loaded->fingerprint));
+  }
+  if (PJRT_Error* error = CompileProgram(s, args)) return error;
+  if (key) KeepCompiled(s, args->executable, *key);
+  return Accept(s, args->client, args->executable, CompiledFrom::Of(*args));
+}
+
+// On one device, on several at once, or on each alone: as the client's framework runs replicas.
+PJRT_Error* CompileForClient(State& s, PJRT_Client_Compile_Args* args) {
+  const auto compile = [&s](PJRT_Client_Compile_Args* args) { return CompileOrLoad(s, args); };
   const auto client = s.clients.Find(args->client);
   if (!client || !(*client)->replicas_alone || args->program == nullptr) return compile(args);
   return CompileReplicas(s, **client, args, compile);
@@ -198,7 +209,8 @@ PJRT_Error* CompileAndAccept(State& s, PJRT_Client_Compile_Args* args) {
 
 PJRT_Error* ClientCompile(PJRT_Client_Compile_Args* args) {
   State& s = state();
-  PJRT_Error* error = CompileAndAccept(s, args);
+  PJRT_Error* error = WithEngineOptions(args->compile_options, args->compile_options_size,
+                                        [&s, args] { return CompileForClient(s, args); });
   if (IsVerifying()) Verify(s, *args, error);
   return error;
 }
@@ -208,8 +220,8 @@ PJRT_Error* Compile(PJRT_Compile_Args* args) {
   State& s = state();
   const auto client = s.topologies.Find(args->topology);
   if (!client) {
-    return CallWithOptions(s, pjrt::kCompile, args, args->compile_options,
-                           args->compile_options_size);
+    return WithEngineOptions(args->compile_options, args->compile_options_size,
+                             [&s, args] { return s.engine.Call(pjrt::kCompile, args); });
   }
   Ample<PJRT_Client_Compile_Args> compile;
   compile->client = (*client)->handle;
@@ -227,14 +239,12 @@ PJRT_Error* Compile(PJRT_Compile_Args* args) {
 
 PJRT_Error* DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args* args) {
   State& s = state();
-  const auto slot = pjrt::kExecutable_DeserializeAndLoad;
-  PJRT_Error* error = nullptr;
-  if (TORUS_PJRT_HAS(args, overridden_serialized_compile_options_size)) {
-    error = CallWithOptions(s, slot, args, args->overridden_serialized_compile_options,
-                            args->overridden_serialized_compile_options_size);
-  } else {
-    error = s.engine.Call(slot, args);
-  }
+  const auto call = [&s, args] { return s.engine.Call(pjrt::kExecutable_DeserializeAndLoad, args); };
+  PJRT_Error* error =
+      TORUS_PJRT_HAS(args, overridden_serialized_compile_options_size)
+          ? WithEngineOptions(args->overridden_serialized_compile_options,
+                              args->overridden_serialized_compile_options_size, call)
+          : call();
   return error != nullptr ? error : Accept(s, args->client, args->loaded_executable, nullptr);
 }
 

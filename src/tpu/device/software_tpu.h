@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "slice/counters.h"
 #include "tpu/device/host_memory.h"
+#include "tpu/device/program_cache.h"
 #include "tpu/device/slice.h"
 #include "tpu/pjrt/api.h"
 
@@ -26,6 +27,10 @@ struct SoftwareTpuOptions {
   // Where a client's counters are shown; asked when it is made. Empty: nowhere.
   std::function<std::string()> counters_folder = slice::WritableCountersFolder;
   HostMemory::Roots host;
+  ProgramCacheOptions program_cache;
+  // Of Torus and of the engine (compiler_identity.h). Empty: it is not known, so programs that they
+  // compile are not kept.
+  std::string builds;
 };
 
 // The table of a software TPU on `engine`, or, where that is an error, a table that answers with

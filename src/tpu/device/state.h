@@ -15,10 +15,12 @@
 
 #include "base/mutex.h"
 #include "slice/counters.h"
+#include "tpu/device/compiler_identity.h"
 #include "tpu/device/executables.h"
 #include "tpu/device/hbm.h"
 #include "tpu/device/host_memory.h"
 #include "tpu/device/pointer_map.h"
+#include "tpu/device/program_cache.h"
 #include "tpu/device/replicas.h"
 #include "tpu/device/slice.h"
 #include "tpu/device/software_tpu.h"
@@ -107,6 +109,8 @@ struct Program {
 
   Client* client = nullptr;
   std::string name = "a program";
+  // Null: the engine's own. Of a program that was loaded: what it had when it was compiled.
+  std::shared_ptr<const std::string> fingerprint;
   std::vector<Device*> devices;        // it runs on these, in the order of its argument lists
   int64_t output_bytes = 0;            // a device's, less what it takes over from donated arguments
   int64_t temporary_bytes = 0;         // a device's, while it runs
@@ -143,6 +147,8 @@ struct State {
 
   pjrt::Engine engine;
   const SoftwareTpuOptions options;
+  ProgramCache program_cache{options.program_cache};
+  const std::string environment = CompilerEnvironment();  // as the engine found it
   PointerMap<Client*> clients;                  // by PJRT_Client, owned
   PointerMap<Client*> topologies;               // by PJRT_TopologyDescription
   PointerMap<Client*> own_topologies;           // those made without a client of the framework's
@@ -153,6 +159,7 @@ struct State {
   PointerMap<Buffer> buffers;                   // by PJRT_Buffer
   PointerMap<Program*> programs;                // by PJRT_LoadedExecutable, owned
   PointerMap<std::shared_ptr<const Facts>> executables;  // by PJRT_Executable
+  PointerMap<std::shared_ptr<const std::string>> fingerprints;  // by PJRT_Executable; see Program
   PointerMap<Transfer*> transfers;  // by PJRT_AsyncHostToDeviceTransferManager, owned
 };
 

@@ -41,6 +41,7 @@ Plugin ThePlugin() {
 }
 
 const PJRT_Api* OpenPlugin() {
+  setenv("TORUS_PROGRAM_CACHE", "off", 0);
   if (ThePlugin() == Plugin::kLibtpuOnFake) setenv("TORUS_ENGINE", FAKE_ENGINE, 1);
   const auto api = pjrt::Engine::Open(ThePlugin() == Plugin::kEngine ? ENGINE : LIBTPU);
   if (!api) ADD_FAILURE() << api.error().ToString();

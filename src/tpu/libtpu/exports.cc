@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "tpu/device/compiler_identity.h"
 #include "tpu/device/software_tpu.h"
 #include "tpu/pjrt/engine.h"
 
@@ -36,12 +37,24 @@ std::string EnginePath() {
   return file.parent_path() / kEngineBeside;
 }
 
+const PJRT_Api* MakeApi() {
+  const auto path = EnginePath();
+  // Of the file that is opened, not of one that takes its place meanwhile.
+  const auto before = FileIdentity(path);
+  auto engine = pjrt::Engine::Open(path);
+  const auto own = OwnBuildId();
+  const bool known = !own.empty() && !before.empty() && before == FileIdentity(path);
+  return MakeSoftwareTpu(std::move(engine),
+                         {.version = TORUS_VERSION,
+                          .release_epoch = TORUS_RELEASE_EPOCH,
+                          .program_cache = ProgramCacheOptions::FromEnvironment(),
+                          .builds = known ? own + " on " + before : ""});
+}
+
 }  // namespace
 }  // namespace torus::tpu
 
 extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
-  static const PJRT_Api* const api =
-      torus::tpu::MakeSoftwareTpu(torus::pjrt::Engine::Open(torus::tpu::EnginePath()),
-                                  {.version = TORUS_VERSION, .release_epoch = TORUS_RELEASE_EPOCH});
+  static const PJRT_Api* const api = torus::tpu::MakeApi();
   return api;
 }

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "tpu/pjrt/engine.h"
 #include "tpu/testing/pjrt_user.h"
 
@@ -22,6 +24,7 @@ module @ax_plus_one {
 })";
 
 TEST(Libtpu, RunsAProgramAndKeepsItsAccount) {
+  setenv("TORUS_PROGRAM_CACHE", "off", 1);
   const auto api = pjrt::Engine::Open(LIBTPU);
   ASSERT_TRUE(api) << api.error().ToString();
   const auto user = PjrtUser::Make(*api);

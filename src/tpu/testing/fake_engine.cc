@@ -3,10 +3,12 @@
 // A "program" is words such as `name=f outputs=2 bytes=1024 temp=64 alias=0 donates=0 host`:
 // running it makes that many buffers of that size, at once and without computing; `donates` names
 // an argument that it takes over; `host` puts outputs in host memory; the word `fail` fails to
-// compile. Buffers hold no data, so a program may ask for terabytes. As older and newer engines do,
+// compile, `unloadable` to be loaded once serialized. FakeEngineCompilations() counts. Buffers hold
+// no data, so a program may ask for terabytes. As older and newer engines do,
 // it refuses structs that are too short, and most entries of its table are null.
 //
 // FAKE_ENGINE_MINOR is the version it says it has.
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -41,6 +43,8 @@ struct PJRT_Client {
 };
 struct PJRT_Executable {
   std::map<std::string, std::string> words;
+  // As XLA's, a serialized one has another fingerprint.
+  std::string fingerprint = "compiled";
 
   int64_t Number(const char* key) const {
     const auto found = words.find(key);
@@ -50,6 +54,9 @@ struct PJRT_Executable {
 struct PJRT_LoadedExecutable {
   PJRT_Executable executable;
   PJRT_Device* device;
+};
+struct PJRT_SerializedExecutable {
+  std::string words;
 };
 struct PJRT_Buffer {
   PJRT_Memory* memory;
@@ -180,17 +187,54 @@ PJRT_Error* MemoryKind(PJRT_Memory_Kind_Args* args) {
   return nullptr;
 }
 
-PJRT_Error* Compile(PJRT_Client_Compile_Args* args) {
-  auto loaded = std::make_unique<PJRT_LoadedExecutable>();
-  loaded->device = args->client->device_list[0];
-  std::istringstream code(std::string(args->program->code, args->program->code_size));
+std::atomic<int> compilations = 0;
+
+std::map<std::string, std::string> ReadWords(const char* text, size_t size) {
+  std::map<std::string, std::string> words;
+  std::istringstream code(std::string(text, size));
   for (std::string word; code >> word;) {
-    if (word == "fail") return Fail(PJRT_Error_Code_INVALID_ARGUMENT, "the fake cannot compile it");
     const auto equals = word.find('=');
-    loaded->executable.words[word.substr(0, equals)] =
-        equals == word.npos ? "1" : word.substr(equals + 1);
+    words[word.substr(0, equals)] = equals == word.npos ? "1" : word.substr(equals + 1);
   }
-  args->executable = loaded.release();
+  return words;
+}
+
+PJRT_Error* Compile(PJRT_Client_Compile_Args* args) {
+  ++compilations;
+  auto words = ReadWords(args->program->code, args->program->code_size);
+  if (words.contains("fail")) {
+    return Fail(PJRT_Error_Code_INVALID_ARGUMENT, "the fake cannot compile it");
+  }
+  args->executable =
+      new PJRT_LoadedExecutable{{.words = std::move(words)}, args->client->device_list[0]};
+  return nullptr;
+}
+
+PJRT_Error* Serialize(PJRT_Executable_Serialize_Args* args) {
+  auto* serialized = new PJRT_SerializedExecutable;
+  for (const auto& [word, value] : args->executable->words) {
+    serialized->words += word + "=" + value + " ";
+  }
+  args->serialized_executable = serialized;
+  args->serialized_bytes = serialized->words.data();
+  args->serialized_bytes_size = serialized->words.size();
+  args->serialized_executable_deleter = [](PJRT_SerializedExecutable* it) { delete it; };
+  return nullptr;
+}
+
+PJRT_Error* Load(PJRT_Executable_DeserializeAndLoad_Args* args) {
+  auto words = ReadWords(args->serialized_executable, args->serialized_executable_size);
+  if (words.contains("unloadable")) {
+    return Fail(PJRT_Error_Code_INVALID_ARGUMENT, "the fake cannot load it");
+  }
+  args->loaded_executable = new PJRT_LoadedExecutable{
+      {.words = std::move(words), .fingerprint = "loaded"}, args->client->device_list[0]};
+  return nullptr;
+}
+
+PJRT_Error* Fingerprint(PJRT_Executable_Fingerprint_Args* args) {
+  args->executable_fingerprint = args->executable->fingerprint.data();
+  args->executable_fingerprint_size = args->executable->fingerprint.size();
   return nullptr;
 }
 
@@ -354,6 +398,9 @@ PJRT_Api MakeApi() {
   api.PJRT_Executable_Name = ExecutableName;
   api.PJRT_Executable_NumOutputs = NumOutputs;
   api.PJRT_Executable_GetCompiledMemoryStats = MemoryStats;
+  api.PJRT_Executable_Serialize = Serialize;
+  api.PJRT_Executable_DeserializeAndLoad = Load;
+  api.PJRT_Executable_Fingerprint = Fingerprint;
   api.PJRT_LoadedExecutable_Destroy = LoadedDestroy;
   api.PJRT_LoadedExecutable_GetExecutable = GetExecutable;
   api.PJRT_LoadedExecutable_AddressableDevices = LoadedDevices;
@@ -370,6 +417,10 @@ PJRT_Api MakeApi() {
 }
 
 }  // namespace
+
+extern "C" __attribute__((visibility("default"))) int FakeEngineCompilations() {
+  return compilations;
+}
 
 extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
   static const PJRT_Api api = MakeApi();
