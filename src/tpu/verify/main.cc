@@ -141,7 +141,7 @@ class Supervisor {
       Wait();
     }
     library_.Stop();
-    std::ranges::stable_sort(good_, std::ranges::greater(), &Checked::badness);
+    std::ranges::sort(good_, std::ranges::greater(), &Checked::badness);
     for (const Checked& each : good_) Say(Block(each, kind_));
     std::vector<std::string> left;
     if (is_busy_ && !is_loading_) left.push_back(current_.name);
