@@ -28,7 +28,7 @@ install_peers() {
   echo "$stamp" >build/bench/.stamp
 }
 
-scripts/deps.sh
+install_for_tests
 scripts/build.sh release torus tpu bench_dispatch bench_grpc_load
 install_peers
 
@@ -39,4 +39,6 @@ say "the control plane, alone and beside others (about five minutes)"
 python3 bench/control_plane.py || failed=1
 say "libtpu.so"
 build/release/bench/bench_dispatch build/release/libtpu.so || failed=1
+say "JAX's programs on libtpu.so, the bare engine and native CPU (about ten minutes)"
+build/venv/bin/python bench/jax_steps.py || failed=1
 exit $failed

@@ -1,5 +1,6 @@
 // Programs: compiled with the options that the engine takes, run where there is memory for them.
 #include <algorithm>
+#include <cstdio>
 #include <span>
 
 #include "base/mutex.h"
@@ -437,10 +438,18 @@ PJRT_Error* CallEngine(State& s, PJRT_LoadedExecutable_Execute_Args* args) {
 }
 
 // The device's part of a launch of a gang; the engine brings those of one number together.
-PJRT_Error* ExecuteInGang(State& s, PJRT_LoadedExecutable_Execute_Args* args, Device& device) {
+PJRT_Error* ExecuteInGang(State& s, const Program& program,
+                          PJRT_LoadedExecutable_Execute_Args* args, Device& device) {
   constexpr int kFirst = 1 << 30;  // the engine's own numbers of launches stay below
+  const int launch = kFirst | (device.gang_launches.fetch_add(1) & (kFirst - 1));
+  Gangs& gangs = program.client->gangs;
+  if (Status joined = gangs.Join(launch, args->executable, program.devices.size()); !joined.ok()) {
+    // Its thread is told, and yet another waits for it and will end the process: say it here, too.
+    std::fprintf(stderr, "libtpu.so: %s\n", joined.ToString().c_str());
+    return NewError(joined);
+  }
   Ample<PJRT_ExecuteOptions> options(args->options);
-  options->launch_id = kFirst | (device.gang_launches.fetch_add(1) & (kFirst - 1));
+  options->launch_id = launch;
   auto* const own = std::exchange(args->options, options.get());
   PJRT_Error* error = CallEngine(s, args);
   args->options = own;
@@ -457,7 +466,7 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   RunCounter counter(*program, run.places(), *args);
   PJRT_Error* error = nullptr;
   if (program->gang && run.only_device() != nullptr) {
-    error = ExecuteInGang(s, args, *run.only_device());
+    error = ExecuteInGang(s, *program, args, *run.only_device());
   } else if (IsTracing()) {
     error = ExecuteTraced(s, *program, args, run.devices());
   } else if (HasHostCallbacks(args->options)) {

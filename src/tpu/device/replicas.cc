@@ -64,6 +64,20 @@ bool Gangs::Release(const PJRT_LoadedExecutable* executable) {
   return true;
 }
 
+Status Gangs::Join(int launch, const PJRT_LoadedExecutable* executable, size_t devices) {
+  const MutexLock lock(launches_mutex_);
+  Launch& of = launches_[launch];
+  if (of.executable == nullptr) of.executable = executable;
+  if (of.executable != executable) {
+    return Unimplemented(
+        "The devices of this slice run different programs that wait for one another, and the "
+        "software TPU lets only replicas of one program meet. Let each thread of torch_xla.launch "
+        "do the same before it reads a result: xm.all_gather, for one, needs pin_layout=False.");
+  }
+  if (++of.joined == devices) launches_.erase(launch);
+  return Status();
+}
+
 PJRT_Error* CompileReplicas(State& s, Client& client, PJRT_Client_Compile_Args* args,
                             const Gangs::Compile& compile) {
   const Extent extent = ExtentOf(OptionsOf(*args));

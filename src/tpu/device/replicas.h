@@ -17,6 +17,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "base/status.h"
 #include "tpu/pjrt/api.h"
 
 namespace torus::tpu {
@@ -36,6 +37,9 @@ class Gangs {
   PJRT_Error* Get(PJRT_Client_Compile_Args* args, const Compile& compile);
   // One holder of the executable lets it go. True where no other has it.
   bool Release(const PJRT_LoadedExecutable* executable);
+  // One of `devices` brings its part of a launch. UNIMPLEMENTED where another brought another
+  // program: the engine lets only parts of one meet.
+  Status Join(int launch, const PJRT_LoadedExecutable* executable, size_t devices);
 
  private:
   struct Gang {
@@ -44,6 +48,13 @@ class Gangs {
   };
   Mutex mutex_;  // held while a gang compiles: who comes with the same program waits
   std::map<std::string, Gang> gangs_ TORUS_GUARDED_BY(mutex_);  // by program and options
+
+  struct Launch {
+    const PJRT_LoadedExecutable* executable = nullptr;
+    size_t joined = 0;
+  };
+  Mutex launches_mutex_;
+  std::map<int, Launch> launches_ TORUS_GUARDED_BY(launches_mutex_);  // not yet joined by all
 };
 
 // Compiles a program of such a client with `compile`.
