@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import uuid
 
 import pytest
 
@@ -48,3 +49,30 @@ def run(environment):
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def node(tmp_path):
+    """The description of a node of its own, so that nobody else has its chips."""
+    file = tmp_path / "slice"
+    file.write_text(f"ACCELERATOR_TYPE: 'v2-8'\nTORUS_NODE_UID: 'test-{uuid.uuid4().hex}'\n")
+    return str(file)
+
+
+@pytest.fixture
+def hold(environment, node):
+    """hold(VARIABLE=value, ...) starts a process that has the node's chips until the test ends."""
+    started = []
+
+    def hold(**variables):
+        process = subprocess.Popen([sys.executable, "-c", "import jax; print(jax.device_count())\ninput()"],
+                                   text=True, env=environment | {"TORUS_SLICE": node} | variables,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        started.append(process)
+        assert int(process.stdout.readline()) > 0
+        return process
+
+    yield hold
+    for process in started:
+        process.kill()
+        process.wait()

@@ -2,49 +2,29 @@
 import pathlib
 import shutil
 import subprocess
-import sys
-import uuid
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HOLD = "import jax; print(jax.device_count(), flush=True); input()"
 
 
-@pytest.fixture
-def node(tmp_path):
-    """The description of a node of its own, so that nobody else has its chips."""
-    file = tmp_path / "slice"
-    file.write_text(f"ACCELERATOR_TYPE: 'v2-8'\nTORUS_NODE_UID: 'case-{uuid.uuid4().hex}'\n")
-    return str(file)
-
-
-@pytest.fixture
-def holder(environment, node):
-    """A live process that has the node's chips."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD], env=environment | {"TORUS_SLICE": node},
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "8\n"
-    yield process
-    process.kill()
-    process.wait()
-
-
-def test_a_dead_holders_lock_is_reclaimed(run, node, holder):
+def test_a_dead_holders_lock_is_reclaimed(run, node, hold):
     """jax#10192: the process that had the TPU died, and its lock file kept everybody out."""
+    holder = hold()
     holder.kill()
     holder.wait()
     assert run("import jax; print(jax.devices()[0].platform)", TORUS_SLICE=node) == "tpu\n"
 
 
 @pytest.mark.parametrize("told", ["JAX_PLATFORMS=tpu,cpu", "JAX_FORCE_TPU_INIT=1"])
-def test_no_quiet_cpu_while_another_process_has_the_tpu(run, node, holder, told):
+def test_no_quiet_cpu_while_another_process_has_the_tpu(run, node, hold, told):
     """jax#22070, sglang-jax#857: a second process trained on the CPU and nobody noticed.
 
     With JAX_PLATFORMS unset JAX goes on with the CPU where it sees no TPU, whatever libtpu says.
     It looks for Google's PCI functions, which a TPU VM shows (tests/vm/test_chips.py), and then
     names tpu,cpu itself; JAX_FORCE_TPU_INIT does the same where there are none.
     """
+    holder = hold()
     name, value = told.split("=")
     error = run(f"""
         import os
