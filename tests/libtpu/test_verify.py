@@ -106,7 +106,7 @@ def real_libtpu():
     named = os.environ.get("TORUS_REAL_LIBTPU")
     if named is None:
         found = importlib.util.find_spec("libtpu")
-        named = pathlib.Path(found.origin).with_name("libtpu.so") if found else None
+        named = pathlib.Path(found.origin).with_name("libtpu.so") if found and found.origin else None
     return named
 
 
