@@ -4,6 +4,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "base/fd.h"
 #include "fuzz.h"
 #include "worker/metadata_server.h"
@@ -38,7 +41,7 @@ std::string Exchange(uint16_t port, std::string_view bytes) {
   Check(bind(fd.get(), reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0, "it has one");
   const int connected =
       connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  Check(connected == 0, "it takes connections");
+  Check(connected == 0, "it takes connections: {}", std::strerror(errno));
   (void)!send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   shutdown(fd.get(), SHUT_WR);
   std::string answer;

@@ -131,9 +131,11 @@ def test_a_client_may_be_slow_to_speak_while_others_come_and_go(service):
     """The kernel's events of a connection that is gone may reach the one that took its place."""
     over = threading.Event()
 
-    def come_and_go(_):
+    def come_and_go(i):
+        own = (f"127.0.0.{10 + i}", 0)  # one address's ports would run out
         while not over.is_set():
-            socket.create_connection(("127.0.0.1", service.port), timeout=20).close()
+            socket.create_connection(("127.0.0.1", service.port), timeout=20, source_address=own).close()
+            time.sleep(0.001)
 
     def speak_late(i):
         with socket.create_connection(("127.0.0.1", service.port), timeout=20) as connection:
@@ -142,12 +144,12 @@ def test_a_client_may_be_slow_to_speak_while_others_come_and_go(service):
             return connection.recv(100)[:12]
 
     with ThreadPoolExecutor(16) as pool:
-        for i in range(6):
-            pool.submit(come_and_go, i)
+        others = [pool.submit(come_and_go, i) for i in range(6)]
         try:
             assert set(pool.map(speak_late, range(2000))) == {b"HTTP/1.1 200"}
         finally:
             over.set()
+        assert not any(other.exception() for other in others)
 
 
 def test_a_silent_client_is_dropped(service):
