@@ -203,10 +203,12 @@ def one_round(seconds):
             stack.callback(server.stop)
         for phase in PHASES:
             results[phase] = {}
+            # A fast machine gives all 32,765 addresses of a service away in two seconds.
+            length = 1 if phase == "create" else seconds
             for name in random.sample(list(servers), len(servers)):
                 for server in servers.values():
                     settle(server.pid)
-                results[phase][name] = servers[name].loads[phase].run(servers[name].port, seconds)
+                results[phase][name] = servers[name].loads[phase].run(servers[name].port, length)
     return results
 
 
