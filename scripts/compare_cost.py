@@ -201,7 +201,7 @@ def main():
         return measure(options.measure)
     if options.real is None:
         found = importlib.util.find_spec("libtpu")
-        options.real = pathlib.Path(found.origin).with_name("libtpu.so") if found else None
+        options.real = pathlib.Path(found.origin).with_name("libtpu.so") if found and found.origin else None
     if options.real is None or not options.real.exists():
         print("SKIPPED: no libtpu of Google's to compare with; pip install libtpu, or name it with --real")
         return 0

@@ -40,9 +40,8 @@ std::string DeviceList(const VmSpec& vm);
 std::map<std::string, std::string> GuestFiles(const VmSpec& vm, const Accounts& accounts,
                                               int64_t memory_limit, const std::string& resolvers);
 
-// Makes the folder hold exactly these files, and nothing else but `hostkeys` and the PCI
-// tree; owned by `owner`,
-// readable by all in the VM. Files that are already right are not touched.
+// Makes the folder hold exactly these files, and nothing else but `hostkeys` and the PCI tree;
+// owned by `owner`, readable by all in the VM. Files that are already right are not touched.
 Status WriteGuestFiles(const std::string& folder, const std::map<std::string, std::string>& files,
                        uint32_t owner);
 

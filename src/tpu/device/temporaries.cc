@@ -232,6 +232,7 @@ class Line {
       Value& value = values_[v];
       if (value.kept) continue;
       int looks = 100;
+      // A quarter more is no reason to write: compilers fuse for the traffic, not for the space.
       if (value.light ? Longer(value, value.last, looks) <= value.bytes + value.bytes / 4
                       : EndsInItsUser(value)) {
         const size_t until = value.light ? value.last : values_[value.users.front()].made;
