@@ -18,6 +18,7 @@ namespace {
 
 constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
+constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kGiB = int64_t{1} << 30;
 
 // A size that the compiler's messages print in hundredths of a GiB ("15.75G").
@@ -28,39 +29,40 @@ struct GenerationRow {
   int dimensions, cores_per_chip, devices_per_chip;
   bool type_counts_cores;
   int chips_per_host, max_chips_on_one_host;
-  int64_t hbm_bytes, usable_hbm_bytes, hbm_granule_bytes;
+  int64_t hbm_bytes, usable_hbm_bytes, hbm_granule_bytes, vector_memory_bytes;
   double peak_bf16_flops, hbm_bandwidth;
   std::string_view pci_device, pci_subsystem;
   int pci_functions_per_chip;
   bool has_accel_files;
 };
 
-// Every `usable_hbm_bytes` and `hbm_granule_bytes` is from [libtpu], every PCI id from [pci]. The
+// Every `usable_hbm_bytes` and `hbm_granule_bytes` is from [libtpu], every PCI id from [pci], every
+// `vector_memory_bytes` from JAX 0.10.2 (pallas/mosaic/tpu_info.py). The
 // subsystem tells v2 and v3 apart; the others' is not told.
 constexpr GenerationRow kGenerations[] = {
     // [v2]: 2 cores, 45 TFLOP/s, 16 GiB, 700 GB/s, 2D torus, 256 chips.
     {"v2", "v2", "V2", "TPU v2", 2, 2, 2, true, 4, 4, 16 * kGiB, HundredthsOfGiB(748), 1024,
-     45 * kTera, 700 * kGiga, "0x0027", "0x004e", 1, true},
+     16 * kMiB, 45 * kTera, 700 * kGiga, "0x0027", "0x004e", 1, true},
     // [v3]: 2 cores, 123 TFLOP/s, 32 GiB, 900 GB/s, 2D torus, 1024 chips.
     {"v3", "v3", "V3", "TPU v3", 2, 2, 2, true, 4, 4, 32 * kGiB, HundredthsOfGiB(1548), 1024,
-     123 * kTera, 900 * kGiga, "0x0027", "0x004f", 1, true},
+     16 * kMiB, 123 * kTera, 900 * kGiga, "0x0027", "0x004f", 1, true},
     // [v4]: 2 cores (one device: megacore), 275 TFLOP/s, 32 GiB, 1200 GB/s, 3D, 4096 chips.
     {"v4", "v4", "V4", "TPU v4", 3, 2, 1, true, 4, 4, 32 * kGiB, HundredthsOfGiB(3075), 512,
-     275 * kTera, 1200 * kGiga, "0x005e", "0x0000", 1, true},
+     16 * kMiB, 275 * kTera, 1200 * kGiga, "0x005e", "0x0000", 1, true},
     // [v5e]: 1 core, 197 TFLOP/s, 16 GB, 819 GB/s, 2D torus, 256 chips, hosts of 1, 4 and 8 chips.
     {"v5e", "v5litepod", "V5LITE_POD", "TPU v5 lite", 2, 1, 1, false, 4, 8, 16 * kGiB,
-     HundredthsOfGiB(1575), 512, 197 * kTera, 819 * kGiga, "0x0063", "0x0000", 1, false},
+     HundredthsOfGiB(1575), 512, 128 * kMiB, 197 * kTera, 819 * kGiga, "0x0063", "0x0000", 1, false},
     // [v5p]: 2 cores (one device), 459 TFLOP/s, 2765 GB/s, 3D torus. The page's table says 95 GiB
     // and its note that a chip has 96 GiB, of which the system keeps some.
     {"v5p", "v5p", "V5P", "TPU v5", 3, 2, 1, true, 4, 4, 96 * kGiB, HundredthsOfGiB(9573), 512,
-     459 * kTera, 2765 * kGiga, "0x0062", "0x0000", 1, false},
+     64 * kMiB, 459 * kTera, 2765 * kGiga, "0x0062", "0x0000", 1, false},
     // [v6e]: 1 core, 918 TFLOP/s, 32 GB, 1638 GB/s, 2D torus, 256 chips, hosts of 1, 4 and 8 chips.
     {"v6e", "v6e", "V6E", "TPU v6 lite", 2, 1, 1, false, 4, 8, 32 * kGiB, HundredthsOfGiB(3124),
-     512, 918 * kTera, 1638 * kGiga, "0x006f", "0x0000", 1, false},
+     512, 128 * kMiB, 918 * kTera, 1638 * kGiga, "0x006f", "0x0000", 1, false},
     // [tpu7x]: 2 cores, each a device, 2307 TFLOP/s, 192 GiB, 7380 GB/s, 3D torus, 9216 chips.
     // Upstream has it in Compute Engine only, so the Cloud TPU API has no name for it.
     {"tpu7x", "tpu7x", "", "TPU7x", 3, 2, 2, true, 4, 4, 192 * kGiB, HundredthsOfGiB(9474), 512,
-     2307 * kTera, 7380 * kGiga, "0x0076", "0x0000", 2, false},
+     64 * kMiB, 2307 * kTera, 7380 * kGiga, "0x0076", "0x0000", 2, false},
 };
 
 struct ShapeRow {
@@ -255,6 +257,7 @@ Generation FromRow(const GenerationRow& row) {
           .hbm_bytes = row.hbm_bytes,
           .usable_hbm_bytes = row.usable_hbm_bytes,
           .hbm_granule_bytes = row.hbm_granule_bytes,
+          .vector_memory_bytes = row.vector_memory_bytes,
           .peak_bf16_flops = row.peak_bf16_flops,
           .hbm_bandwidth = row.hbm_bandwidth,
           .pci_device = std::string(row.pci_device),

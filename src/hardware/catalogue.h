@@ -48,6 +48,7 @@ struct Generation {
   int64_t hbm_bytes = 0;          // a chip's
   int64_t usable_hbm_bytes = 0;   // what XLA may use, a device's
   int64_t hbm_granule_bytes = 0;  // the smallest tile that an array in HBM is made of
+  int64_t vector_memory_bytes = 0;  // a core's
   double peak_bf16_flops = 0;
   double hbm_bandwidth = 0;  // bytes per second
   // How its chips look on a host (host_devices.h): ids as sysfs prints them.

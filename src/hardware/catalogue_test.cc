@@ -86,6 +86,7 @@ TEST(Catalogue, EveryGenerationIsWhole) {
     EXPECT_GT(generation.peak_bf16_flops, 0);
     EXPECT_GT(generation.hbm_bandwidth, 0);
     EXPECT_GT(generation.usable_hbm_bytes, 0);
+    EXPECT_GT(generation.vector_memory_bytes, 0);
     EXPECT_LE(generation.usable_hbm_bytes * generation.devices_per_chip, generation.hbm_bytes);
     EXPECT_EQ(generation.cores_per_chip % generation.devices_per_chip, 0);
     EXPECT_EQ(BuiltIn().FindGeneration(generation.name), &generation);

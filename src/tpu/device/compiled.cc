@@ -168,11 +168,11 @@ int64_t TiledBytes(const Tiling& tiling, const HloShape& shape) {
 program::Roofline RooflineOf(const hardware::Generation& generation) {
   // Of the published bandwidth, libtpu reckons with so much: 737.7 of v5e's 819 GB/s.
   constexpr double kReached = 0.9007;
-  constexpr int64_t kVectorMemory = int64_t{128} << 20;  // v5e's
   const double devices = generation.devices_per_chip;
   return {.flops = generation.peak_bf16_flops / devices,
           .bytes = kReached * generation.hbm_bandwidth / devices,
-          .vector_memory_bytes = kVectorMemory};
+          .vector_memory_bytes = generation.vector_memory_bytes * generation.cores_per_chip /
+                                 generation.devices_per_chip};
 }
 
 Compiled Examine(const HloModule& module, const hardware::Generation& generation) {
