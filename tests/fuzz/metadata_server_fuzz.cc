@@ -26,7 +26,8 @@ uint16_t Start() {
   return *port;
 }
 
-// Sends the bytes and no more, and returns what comes back.
+// Sends the bytes and no more, and returns what comes back. libFuzzer's timer interrupts calls that
+// wait; on Linux a connect called again goes on waiting for the same connection.
 std::string Exchange(uint16_t port, std::string_view bytes) {
   const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -39,14 +40,13 @@ std::string Exchange(uint16_t port, std::string_view bytes) {
   from.sin_family = AF_INET;
   from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + count++ % (1 << 20));
   Check(bind(fd.get(), reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0, "it has one");
-  const int connected =
-      connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  Check(connected == 0, "it takes connections: {}", std::strerror(errno));
-  (void)!send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  const auto* to = reinterpret_cast<const sockaddr*>(&address);
+  Check(TEMP_FAILURE_RETRY(connect(fd.get(), to, sizeof address)) == 0, "it takes connections: {}", std::strerror(errno));
+  (void)!TEMP_FAILURE_RETRY(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
   shutdown(fd.get(), SHUT_WR);
   std::string answer;
   char buffer[4096];
-  for (ssize_t n; (n = recv(fd.get(), buffer, sizeof buffer, 0)) > 0;)
+  for (ssize_t n; (n = TEMP_FAILURE_RETRY(recv(fd.get(), buffer, sizeof buffer, 0))) > 0;)
     answer.append(buffer, static_cast<size_t>(n));
   return answer;
 }
