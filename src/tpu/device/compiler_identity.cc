@@ -18,8 +18,8 @@
 #include <cpuid.h>
 #endif
 
-// Where the linker put this library's ELF header.
-extern "C" __attribute__((visibility("hidden"))) const ElfW(Ehdr) __ehdr_start;
+// Where the linker put this library's ELF header, with what follows it.
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start[];
 
 namespace torus::tpu {
 namespace {
@@ -72,12 +72,13 @@ std::string Features() { return {}; }
 }  // namespace
 
 std::string OwnBuildId() {
-  const auto* start = reinterpret_cast<const char*>(&__ehdr_start);
-  const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(start + __ehdr_start.e_phoff);
-  for (size_t i = 0; i < __ehdr_start.e_phnum; ++i) {
+  const auto* start = __ehdr_start;
+  const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(start);
+  const auto* headers = reinterpret_cast<const ElfW(Phdr)*>(start + header.e_phoff);
+  for (size_t i = 0; i < header.e_phnum; ++i) {
     if (headers[i].p_type != PT_NOTE) continue;
     // In a program of a fixed address the segments' addresses are absolute.
-    const bool fixed = __ehdr_start.e_type == ET_EXEC;
+    const bool fixed = header.e_type == ET_EXEC;
     const char* notes = (fixed ? nullptr : start) + headers[i].p_vaddr;
     if (auto id = FindBuildId(notes, headers[i].p_memsz); !id.empty()) return id;
   }

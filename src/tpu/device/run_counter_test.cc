@@ -80,6 +80,7 @@ TEST_F(RunCounters, ARunCountsOnItsDevices) {
     EXPECT_TRUE(user_->Destroy((*outputs)[0]).ok());
   }
   EXPECT_TRUE(user_->Destroy(argument).ok());
+  EXPECT_TRUE(user_->Destroy(program).ok());
   const auto page = Read();
   EXPECT_EQ(page.compiles, 1);
   EXPECT_EQ(page.devices[0].runs, 3);
