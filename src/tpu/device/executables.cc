@@ -2,7 +2,10 @@
 // executable that it is of.
 #include "tpu/device/executables.h"
 
+#include <algorithm>
+
 #include "tpu/device/state.h"
+#include "tpu/program/rewrite.h"
 
 namespace torus::tpu {
 namespace {
@@ -48,6 +51,16 @@ void AddProperties(Facts& facts) {
     facts.properties[i].name = facts.names[i].data();
     facts.properties[i].name_size = facts.names[i].size();
   }
+}
+
+bool AsksForRun(const program::HloModule& module) {
+  const auto asks = [](const program::HloInstruction& instruction) {
+    const auto& target = instruction.custom_call_target;
+    return target == program::kSendTarget || target == program::kRecvTarget;
+  };
+  return std::ranges::any_of(module.computations, [&](const program::HloComputation& computation) {
+    return std::ranges::any_of(computation.instructions, asks);
+  });
 }
 
 PJRT_Error* ExecutableDestroy(PJRT_Executable_Destroy_Args* args) {
@@ -120,6 +133,7 @@ std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable,
   auto facts = std::make_shared<Facts>();
   facts->compiled = Examine(*module, generation);
   AddProperties(*facts);
+  facts->asks_for_run = AsksForRun(*module);
   return facts;
 }
 

@@ -142,6 +142,12 @@ struct Stream {
   ffi::Completion completion;
   HostArray array;
   size_t current = 0;  // bytes on the host
+  bool ended = false;
+
+  void End(const Status& status) {
+    if (std::exchange(ended, true)) return;  // the call is gone, and what it waited with
+    completion.Finish(status);
+  }
 };
 
 PJRT_CopyToDeviceStream* ToPjrt(Stream* stream) {
@@ -184,15 +190,15 @@ PJRT_Error* AddChunk(Stream& stream, PJRT_CopyToDeviceStream_AddChunk_Args* args
   if (!event) return NewError(event.error());
   args->transfer_complete = *event;
   stream.current += chunk.size;
-  if (stream.current == stream.array.bytes) stream.completion.Finish(Status());
+  if (stream.current == stream.array.bytes) stream.End(Status());
   return nullptr;
 }
 
 PJRT_Error* Destroy(Stream& stream, PJRT_CopyToDeviceStream_Destroy_Args*) {
-  if (stream.current < stream.array.bytes) {
-    stream.completion.Finish(Internal("A host callback ended after {} of its result's {} bytes.",
-                                      stream.current, stream.array.bytes));
-  }
+  stream.End(stream.current == stream.array.bytes
+                 ? Status()  // of no bytes: no chunk came
+                 : Internal("A host callback ended after {} of its result's {} bytes.",
+                            stream.current, stream.array.bytes));
   delete &stream;
   return nullptr;
 }
@@ -296,6 +302,15 @@ bool HasHostCallbacks(const PJRT_ExecuteOptions* options) {
          (options->num_send_ops > 0 || options->num_recv_ops > 0);
 }
 
+bool HasOwnContext(const PJRT_ExecuteOptions* options) {
+  return options != nullptr && TORUS_PJRT_HAS(options, context) && options->context != nullptr;
+}
+
+bool NeedsContext(const Program& program, const PJRT_ExecuteOptions* options) {
+  if (HasHostCallbacks(options)) return true;
+  return program.facts != nullptr && program.facts->asks_for_run && !HasOwnContext(options);
+}
+
 const TracedRun* FindTracedRun(const ffi::CallFrame& call) {
   const auto* exchange = static_cast<const Exchange*>(ffi::FindUserData(call, exchange_type));
   return exchange == nullptr ? nullptr : exchange->run.get();
@@ -304,8 +319,7 @@ const TracedRun* FindTracedRun(const ffi::CallFrame& call) {
 PJRT_Error* ExecuteWithContext(State& s, PJRT_LoadedExecutable_Execute_Args* args,
                                const std::vector<Device*>& devices,
                                std::shared_ptr<const TracedRun> run) {
-  if (args->options != nullptr && TORUS_PJRT_HAS(args->options, context) &&
-      args->options->context != nullptr) {
+  if (HasOwnContext(args->options)) {
     return NewError(Unimplemented(
         "A run has both host callbacks and an execute context of the caller's; give it one."));
   }

@@ -19,8 +19,13 @@ namespace torus::tpu {
 // Makes the engine know the calls. UNIMPLEMENTED where it has no FFI.
 Status RegisterHostCallbacks(pjrt::Engine& engine);
 
-// Whether the caller of a run gave it callbacks.
+// Whether the caller of a run gave it callbacks, or an execute context of its own.
 bool HasHostCallbacks(const PJRT_ExecuteOptions* options);
+bool HasOwnContext(const PJRT_ExecuteOptions* options);
+
+// Whether the program's run needs a context of ours: it has callbacks, or its calls look for some.
+// The engine does not bear a call that looks for what a run has where it has no context at all.
+bool NeedsContext(const Program& program, const PJRT_ExecuteOptions* options);
 
 // Runs the program with its callbacks, if any, and as `run` of a trace, if not null. `devices`:
 // where each argument list runs.

@@ -469,7 +469,7 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
     error = ExecuteInGang(s, *program, args, *run.only_device());
   } else if (IsTracing()) {
     error = ExecuteTraced(s, *program, args, run.devices());
-  } else if (HasHostCallbacks(args->options)) {
+  } else if (NeedsContext(*program, args->options)) {
     error = ExecuteWithContext(s, args, run.devices());
   } else {
     error = CallEngine(s, args);
@@ -482,10 +482,11 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
 
 }  // namespace
 
-PJRT_Error* ExecuteUntraced(State& s, PJRT_LoadedExecutable_Execute_Args* args,
+PJRT_Error* ExecuteUntraced(State& s, const Program& program,
+                            PJRT_LoadedExecutable_Execute_Args* args,
                             const std::vector<Device*>& devices) {
-  return HasHostCallbacks(args->options) ? ExecuteWithContext(s, args, devices)
-                                         : CallEngine(s, args);
+  return NeedsContext(program, args->options) ? ExecuteWithContext(s, args, devices)
+                                              : CallEngine(s, args);
 }
 
 PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args) {

@@ -158,7 +158,7 @@ struct State {
   PointerMap<MemorySpace> memories;             // by PJRT_Memory
   PointerMap<Buffer> buffers;                   // by PJRT_Buffer
   PointerMap<Program*> programs;                // by PJRT_LoadedExecutable, owned
-  PointerMap<std::shared_ptr<const Facts>> executables;  // by PJRT_Executable
+  PointerMap<std::shared_ptr<const Facts>> executables;         // by PJRT_Executable
   PointerMap<std::shared_ptr<const std::string>> fingerprints;  // by PJRT_Executable; see Program
   PointerMap<Transfer*> transfers;  // by PJRT_AsyncHostToDeviceTransferManager, owned
 };
@@ -204,7 +204,8 @@ void PromiseUntilReady(PJRT_Buffer* buffer, const std::shared_ptr<HostMemory>& h
 
 // PJRT_LoadedExecutable_Execute, with callbacks if the caller has any. `devices`: where each
 // argument list runs.
-PJRT_Error* ExecuteUntraced(State& s, PJRT_LoadedExecutable_Execute_Args* args,
+PJRT_Error* ExecuteUntraced(State& s, const Program& program,
+                            PJRT_LoadedExecutable_Execute_Args* args,
                             const std::vector<Device*>& devices);
 
 // What a client's programs have of their own at the engine goes before the client.

@@ -202,14 +202,14 @@ void OnEnd(PJRT_Error* error, void* argument) {
   RecordWholeRun(*timed->run, timed->device, timed->begin, WallNanoseconds());
 }
 
-PJRT_Error* ExecuteTimed(State& s, PJRT_LoadedExecutable_Execute_Args* args,
+PJRT_Error* ExecuteTimed(State& s, const Program& program, PJRT_LoadedExecutable_Execute_Args* args,
                          const std::vector<Device*>& devices,
                          const std::shared_ptr<const TracedRun>& run) {
   std::vector<PJRT_Event*> own_events(args->num_devices);
   const bool ours = args->device_complete_events == nullptr;
   if (ours) args->device_complete_events = own_events.data();
   const int64_t begin = WallNanoseconds();
-  PJRT_Error* error = ExecuteUntraced(s, args, devices);
+  PJRT_Error* error = ExecuteUntraced(s, program, args, devices);
   for (size_t d = 0; error == nullptr && d < args->num_devices; ++d) {
     auto on_ready = MakeArgs<PJRT_Event_OnReady_Args>();
     on_ready.event = args->device_complete_events[d];
@@ -224,10 +224,6 @@ PJRT_Error* ExecuteTimed(State& s, PJRT_LoadedExecutable_Execute_Args* args,
   }
   if (ours) args->device_complete_events = nullptr;
   return error;
-}
-
-bool HasOwnContext(const PJRT_ExecuteOptions* options) {
-  return options != nullptr && TORUS_PJRT_HAS(options, context) && options->context != nullptr;
 }
 
 }  // namespace
@@ -247,14 +243,14 @@ PJRT_Error* ExecuteTraced(State& s, Program& program, PJRT_LoadedExecutable_Exec
                           const std::vector<Device*>& devices) {
   const auto self = SelfOf(s, program, args->executable);
   const auto run = BeginTracedRun(self->program, ContextOf(*args));
-  if (run == nullptr) return ExecuteUntraced(s, args, devices);
+  if (run == nullptr) return ExecuteUntraced(s, program, args, devices);
   if (self->loaded == nullptr) {
     RecordWarning(fmt::format("The operations of {} have no times, only whole runs of it: {}.",
                               program.name, self->why_unmarked));
-    return ExecuteTimed(s, args, devices, run);
+    return ExecuteTimed(s, program, args, devices, run);
   }
   // The caller's own context cannot have the run's beside it.
-  if (HasOwnContext(args->options)) return ExecuteTimed(s, args, devices, run);
+  if (HasOwnContext(args->options)) return ExecuteTimed(s, program, args, devices, run);
   auto* const own = std::exchange(args->executable, self->loaded);
   PJRT_Error* error = ExecuteWithContext(s, args, devices, run);
   args->executable = own;

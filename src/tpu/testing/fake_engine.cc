@@ -1,80 +1,32 @@
 // A tiny PJRT plugin: the seam by which the software TPU is tested without XLA.
 //
-// A "program" is words such as `name=f outputs=2 bytes=1024 temp=64 alias=0 donates=0 host`:
-// running it makes that many buffers of that size, at once and without computing; `donates` names
-// an argument that it takes over; `host` puts outputs in host memory; the word `fail` fails to
-// compile, `unloadable` to be loaded once serialized. FakeEngineCompilations() counts. Buffers hold
-// no data, so a program may ask for terabytes. As older and newer engines do,
-// it refuses structs that are too short, and most entries of its table are null.
+// A program of the format "hlo" is run on threads of the engine's own (fake_runs.h), where the
+// engine is new enough for XLA's FFI. Any other "program" is words such as `name=f outputs=2
+// bytes=1024 temp=64 alias=0 donates=0 host`: running it makes that many buffers of that size, at
+// once and without computing; `donates` names an argument that it takes over; `host` puts outputs
+// in host memory; the word `fail` fails to compile, `unloadable` to be loaded once serialized.
+// FakeEngineCompilations() counts. What words make holds no data, so a program may ask for
+// terabytes. As older and newer engines do, it refuses structs that are too short, and most entries
+// of its table are null.
 //
 // FAKE_ENGINE_MINOR is the version it says it has.
 #include <atomic>
-#include <deque>
-#include <map>
-#include <memory>
+#include <cstring>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "tpu/pjrt/args.h"
+#include "tpu/testing/fake_objects.h"
+#include "tpu/testing/fake_runs.h"
 
+namespace fake = torus::tpu::fake;
+using fake::Fail;
+using fake::Signal;
+using fake::ToError;
 using torus::pjrt::StructSize;
-
-struct PJRT_Error {
-  PJRT_Error_Code code;
-  std::string message;
-};
-struct PJRT_Event {};
-struct PJRT_DeviceDescription {
-  int id = 0;
-};
-struct PJRT_Memory {
-  PJRT_Device* device = nullptr;
-  std::string kind;
-};
-struct PJRT_Device {
-  PJRT_DeviceDescription description;
-  PJRT_Memory memories[2];  // the device's and the host's
-  PJRT_Memory* memory_list[2] = {&memories[0], &memories[1]};
-};
-struct PJRT_Client {
-  std::deque<PJRT_Device> devices;
-  std::vector<PJRT_Device*> device_list;
-};
-struct PJRT_Executable {
-  std::map<std::string, std::string> words;
-  // As XLA's, a serialized one has another fingerprint.
-  std::string fingerprint = "compiled";
-
-  int64_t Number(const char* key) const {
-    const auto found = words.find(key);
-    return found == words.end() ? 0 : std::stoll(found->second);
-  }
-};
-struct PJRT_LoadedExecutable {
-  PJRT_Executable executable;
-  PJRT_Device* device;
-};
-struct PJRT_SerializedExecutable {
-  std::string words;
-};
-struct PJRT_Buffer {
-  PJRT_Memory* memory;
-  size_t bytes;
-  bool deleted = false;
-};
-struct PJRT_AsyncHostToDeviceTransferManager {
-  PJRT_Memory* memory;
-  std::vector<size_t> bytes;
-};
 
 namespace {
 
 constexpr size_t kLocalHardwareIdSize = 40;  // longer than the header's, as a newer engine's
-
-PJRT_Error* Fail(PJRT_Error_Code code, std::string message) {
-  return new PJRT_Error{code, std::move(message)};
-}
 
 PJRT_Error* TooShort(const char* name, size_t expected, size_t got) {
   return Fail(PJRT_Error_Code_INVALID_ARGUMENT,
@@ -112,7 +64,30 @@ PJRT_Error* EventDestroy(PJRT_Event_Destroy_Args* args) {
 }
 
 PJRT_Error* EventOnReady(PJRT_Event_OnReady_Args* args) {
-  args->callback(nullptr, args->user_arg);
+  const auto call = [callback = args->callback, argument = args->user_arg](const auto& status) {
+    callback(ToError(status), argument);
+  };
+  if (args->event->signal == nullptr) {
+    call(torus::Status());
+  } else {
+    args->event->signal->OnSet(call);
+  }
+  return nullptr;
+}
+
+PJRT_Error* EventAwait(PJRT_Event_Await_Args* args) {
+  const auto& signal = args->event->signal;
+  return signal == nullptr ? nullptr : ToError(signal->Await());
+}
+
+PJRT_Error* EventCreate(torus::pjrt::EventCreateArgs* args) {
+  args->event = new PJRT_Event{std::make_shared<Signal>()};
+  return nullptr;
+}
+
+PJRT_Error* EventSet(torus::pjrt::EventSetArgs* args) {
+  args->event->signal->Set(torus::Status(static_cast<torus::Code>(args->error_code),
+                                         {args->error_message, args->error_message_size}));
   return nullptr;
 }
 
@@ -132,6 +107,7 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
 }
 
 PJRT_Error* ClientDestroy(PJRT_Client_Destroy_Args* args) {
+  fake::AwaitAll(*args->client->runs);
   delete args->client;
   return nullptr;
 }
@@ -201,34 +177,42 @@ std::map<std::string, std::string> ReadWords(const char* text, size_t size) {
 
 PJRT_Error* Compile(PJRT_Client_Compile_Args* args) {
   ++compilations;
+  if (std::string_view(args->program->format, args->program->format_size) == "hlo") {
+    return fake::CompileHlo(args);
+  }
   auto words = ReadWords(args->program->code, args->program->code_size);
   if (words.contains("fail")) {
     return Fail(PJRT_Error_Code_INVALID_ARGUMENT, "the fake cannot compile it");
   }
-  args->executable =
-      new PJRT_LoadedExecutable{{.words = std::move(words)}, args->client->device_list[0]};
+  args->executable = new PJRT_LoadedExecutable{
+      {.words = std::move(words)}, {args->client->device_list[0]}, args->client->runs};
   return nullptr;
 }
 
 PJRT_Error* Serialize(PJRT_Executable_Serialize_Args* args) {
   auto* serialized = new PJRT_SerializedExecutable;
+  if (args->executable->module != nullptr)
+    serialized->bytes = fake::SerializeHlo(*args->executable);
   for (const auto& [word, value] : args->executable->words) {
-    serialized->words += word + "=" + value + " ";
+    if (args->executable->module == nullptr) serialized->bytes += word + "=" + value + " ";
   }
   args->serialized_executable = serialized;
-  args->serialized_bytes = serialized->words.data();
-  args->serialized_bytes_size = serialized->words.size();
+  args->serialized_bytes = serialized->bytes.data();
+  args->serialized_bytes_size = serialized->bytes.size();
   args->serialized_executable_deleter = [](PJRT_SerializedExecutable* it) { delete it; };
   return nullptr;
 }
 
 PJRT_Error* Load(PJRT_Executable_DeserializeAndLoad_Args* args) {
+  if (fake::IsSerializedHlo(*args)) return fake::LoadHlo(args);
   auto words = ReadWords(args->serialized_executable, args->serialized_executable_size);
   if (words.contains("unloadable")) {
     return Fail(PJRT_Error_Code_INVALID_ARGUMENT, "the fake cannot load it");
   }
-  args->loaded_executable = new PJRT_LoadedExecutable{
-      {.words = std::move(words), .fingerprint = "loaded"}, args->client->device_list[0]};
+  args->loaded_executable =
+      new PJRT_LoadedExecutable{{.words = std::move(words), .fingerprint = "loaded"},
+                                {args->client->device_list[0]},
+                                args->client->runs};
   return nullptr;
 }
 
@@ -261,7 +245,9 @@ PJRT_Error* ExecutableName(PJRT_Executable_Name_Args* args) {
 }
 
 PJRT_Error* NumOutputs(PJRT_Executable_NumOutputs_Args* args) {
-  args->num_outputs = args->executable->Number("outputs");
+  const PJRT_Executable& executable = *args->executable;
+  args->num_outputs = executable.module != nullptr ? fake::OutputShapes(executable).size()
+                                                   : executable.Number("outputs");
   return nullptr;
 }
 
@@ -274,8 +260,8 @@ PJRT_Error* MemoryStats(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
 }
 
 PJRT_Error* LoadedDevices(PJRT_LoadedExecutable_AddressableDevices_Args* args) {
-  args->addressable_devices = &args->executable->device;
-  args->num_addressable_devices = 1;
+  args->addressable_devices = args->executable->devices.data();
+  args->num_addressable_devices = args->executable->devices.size();
   return nullptr;
 }
 
@@ -284,7 +270,8 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
     return TooShort("PJRT_ExecuteOptions", sizeof(PJRT_ExecuteOptions), args->options->struct_size);
   }
   const PJRT_Executable& executable = args->executable->executable;
-  PJRT_Memory& memory = args->executable->device->memories[executable.Number("host")];
+  if (executable.module != nullptr) return fake::RunHlo(args);
+  PJRT_Memory& memory = args->executable->devices[0]->memories[executable.Number("host")];
   for (int64_t i = 0; i < executable.Number("outputs"); ++i) {
     args->output_lists[0][i] =
         new PJRT_Buffer{&memory, static_cast<size_t>(executable.Number("bytes"))};
@@ -292,12 +279,18 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   if (executable.words.contains("donates") && args->options->num_non_donatable_input_indices == 0) {
     args->argument_lists[0][executable.Number("donates")]->deleted = true;
   }
+  if (args->device_complete_events != nullptr) {
+    args->device_complete_events[0] = new PJRT_Event;
+  }
   return nullptr;
 }
 
 PJRT_Error* FromHost(PJRT_Client_BufferFromHostBuffer_Args* args) {
   args->buffer =
       new PJRT_Buffer{Place(args->memory, args->device), FloatBytes(args->dims, args->num_dims)};
+  if (args->data != nullptr && args->type == PJRT_Buffer_Type_F32) {
+    args->buffer->contents = fake::Floats(args->data, {args->dims, args->dims + args->num_dims});
+  }
   args->done_with_host_buffer = new PJRT_Event;
   return nullptr;
 }
@@ -334,7 +327,49 @@ PJRT_Error* BufferMemory(PJRT_Buffer_Memory_Args* args) {
 }
 
 PJRT_Error* ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
+  const auto& contents = args->buffer->contents;
   args->event = new PJRT_Event;
+  if (contents != nullptr) args->event->signal = {contents, &contents->ready};
+  return nullptr;
+}
+
+PJRT_Error* ToHost(PJRT_Buffer_ToHostBuffer_Args* args) {
+  const auto contents = args->src->contents;
+  if (contents == nullptr) return Fail(PJRT_Error_Code_UNIMPLEMENTED, "the buffer holds no data");
+  if (args->dst == nullptr) {
+    args->dst_size = contents->array.bytes->size();
+    return nullptr;
+  }
+  args->event = new PJRT_Event{std::make_shared<Signal>()};
+  contents->ready.OnSet(
+      [contents, to = args->dst, signal = args->event->signal](const auto& status) {
+        if (status.ok())
+          std::memcpy(to, contents->array.bytes->data(), contents->array.bytes->size());
+        signal->Set(status);
+      });
+  return nullptr;
+}
+
+PJRT_Error* OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* args) {
+  const std::string& code = args->executable->code;
+  if (code.empty()) return Fail(PJRT_Error_Code_UNIMPLEMENTED, "words are not optimized");
+  const std::string program = fake::WithConfig(code);
+  args->program->format = "hlo-with-config";
+  args->program->format_size = 15;
+  args->program->code_size = program.size();
+  if (args->program->code != nullptr) {
+    std::memcpy(args->program->code, program.data(), program.size());
+  }
+  return nullptr;
+}
+
+PJRT_Error* ContextCreate(PJRT_ExecuteContext_Create_Args* args) {
+  args->context = new PJRT_ExecuteContext;
+  return nullptr;
+}
+
+PJRT_Error* ContextDestroy(PJRT_ExecuteContext_Destroy_Args* args) {
+  delete args->context;
   return nullptr;
 }
 
@@ -378,6 +413,7 @@ PJRT_Api MakeApi() {
   api.PJRT_Plugin_Initialize = PluginInitialize;
   api.PJRT_Event_Destroy = EventDestroy;
   api.PJRT_Event_OnReady = EventOnReady;
+  api.PJRT_Event_Await = EventAwait;
   api.PJRT_Client_Create = ClientCreate;
   api.PJRT_Client_Destroy = ClientDestroy;
   api.PJRT_Client_PlatformName = PlatformName;
@@ -416,6 +452,25 @@ PJRT_Api MakeApi() {
   return api;
 }
 
+// As an engine has it that has XLA's FFI: a longer table, and extensions.
+torus::pjrt::Table MakeNewApi() {
+  PJRT_Api api = MakeApi();
+  api.extension_start = fake::Extensions();
+  api.PJRT_Buffer_ToHostBuffer = ToHost;
+  api.PJRT_Executable_OptimizedProgram = OptimizedProgram;
+  api.PJRT_ExecuteContext_Create = ContextCreate;
+  api.PJRT_ExecuteContext_Destroy = ContextDestroy;
+  torus::pjrt::Table table{};
+  std::memcpy(&table, &api, PJRT_Api_STRUCT_SIZE);
+  table.struct_size = sizeof(table);
+  const auto set = [&table](size_t slot, auto* function) {
+    table.functions[slot] = reinterpret_cast<torus::pjrt::Function>(function);
+  };
+  set(torus::pjrt::kEvent_Create, EventCreate);
+  set(torus::pjrt::kEvent_Set, EventSet);
+  return table;
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int FakeEngineCompilations() {
@@ -424,5 +479,6 @@ extern "C" __attribute__((visibility("default"))) int FakeEngineCompilations() {
 
 extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
   static const PJRT_Api api = MakeApi();
-  return &api;
+  static const torus::pjrt::Table new_api = MakeNewApi();
+  return FAKE_ENGINE_MINOR >= fake::kOldestMinorWithFfi ? new_api.api() : &api;
 }

@@ -66,14 +66,13 @@ PJRT_DeviceDescription* PjrtUser::Description(int device) const {
   return args.device_description;
 }
 
-Result<PJRT_LoadedExecutable*> PjrtUser::Compile(std::string_view code,
-                                                 std::string_view options) const {
-  static constexpr std::string_view kFormat = "mlir";
+Result<PJRT_LoadedExecutable*> PjrtUser::Compile(std::string_view code, std::string_view options,
+                                                 std::string_view format) const {
   auto program = MakeArgs<PJRT_Program>();
   program.code = const_cast<char*>(code.data());
   program.code_size = code.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
+  program.format = format.data();
+  program.format_size = format.size();
   if (options.empty()) options = kOneReplica;
   auto args = MakeArgs<PJRT_Client_Compile_Args>();
   args.client = client_;

@@ -1,7 +1,8 @@
 // A small user of a PJRT plugin, for tests and benchmarks: what a framework does, in a few calls.
 //
-// It runs programs on one device at a time. Errors come back as Status; what it returns as a raw pointer the
-// caller frees with Destroy. Thread-safety: as the plugin's; a PjrtUser itself is immutable.
+// It runs programs on one device at a time. Errors come back as Status; what it returns as a raw
+// pointer the caller frees with Destroy. Thread-safety: as the plugin's; a PjrtUser itself is
+// immutable.
 #ifndef TORUS_TPU_TESTING_PJRT_USER_H_
 #define TORUS_TPU_TESTING_PJRT_USER_H_
 
@@ -17,8 +18,8 @@ namespace torus::tpu {
 
 class PjrtUser {
  public:
-  // A client of the plugin. `device_count`: the option cpu_device_count, or 0 for none; `framework`:
-  // the option ml_framework_name, or empty for none.
+  // A client of the plugin. `device_count`: the option cpu_device_count, or 0 for none;
+  // `framework`: the option ml_framework_name, or empty for none.
   static Result<PjrtUser> Make(const PJRT_Api* api, int64_t device_count = 0,
                                std::string_view framework = {});
 
@@ -30,9 +31,10 @@ class PjrtUser {
   const std::vector<PJRT_Device*>& devices() const { return devices_; }
   PJRT_DeviceDescription* Description(int device) const;
 
-  // Compiles MLIR text for one device. `options` is a CompileOptionsProto; empty: one replica.
-  Result<PJRT_LoadedExecutable*> Compile(std::string_view code,
-                                         std::string_view options = {}) const;
+  // Compiles MLIR text, or a program of another format, for one device. `options` is a
+  // CompileOptionsProto; empty: one replica.
+  Result<PJRT_LoadedExecutable*> Compile(std::string_view code, std::string_view options = {},
+                                         std::string_view format = "mlir") const;
   // A one-dimensional buffer of `values` on a device.
   Result<PJRT_Buffer*> FromHost(const std::vector<float>& values, int device = 0) const;
   Result<PJRT_Buffer*> Uninitialized(int64_t floats, int device = 0) const;
