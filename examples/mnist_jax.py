@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Trains a small image classifier on every TPU chip it finds. Needs only jax and numpy.
+"""Trains a small image classifier on every TPU chip it finds. Needs only jax and numpy, and
+fashion_mnist.py beside it.
 
     python3 mnist_jax.py --epochs 1
 
@@ -8,8 +9,6 @@ Fashion-MNIST (28x28 pictures of clothes). Each batch is split over the chips; e
 on its part, and XLA adds the communication that keeps their weights equal.
 """
 import argparse
-import gzip
-import pathlib
 import sys
 import time
 
@@ -18,31 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-DATA_PACKAGE = "dataset-fashion-mnist"
-DATA_FOLDER = "/usr/share/datasets/fashion-mnist"
-CLASSES = 10
-
-
-# ---- Data: the files' own format is a short header, then bytes.
-
-
-def read_images_and_labels(folder, name):
-    """The images as floats from 0 to 1, shaped [n, 28, 28, 1], and their labels."""
-    images = gzip.decompress((folder / f"{name}-images-idx3-ubyte.gz").read_bytes())
-    labels = gzip.decompress((folder / f"{name}-labels-idx1-ubyte.gz").read_bytes())
-    images = np.frombuffer(images, np.uint8, offset=16).reshape(-1, 28, 28, 1)
-    labels = np.frombuffer(labels, np.uint8, offset=8)
-    return images.astype(np.float32) / 255, labels.astype(np.int32)
-
-
-def read_data(folder):
-    folder = pathlib.Path(folder)
-    try:
-        return read_images_and_labels(folder, "train"), read_images_and_labels(folder, "t10k")
-    except FileNotFoundError as error:
-        sys.exit(f"error: no file {error.filename}. Get the data with: "
-                 f"sudo apt-get install {DATA_PACKAGE}\n"
-                 "or name the folder that has it with --data.")
+from fashion_mnist import CLASSES, DATA_FOLDER, read_data
 
 
 # ---- Model: plain functions on a dictionary of arrays.
@@ -121,6 +96,7 @@ def main():
     args = parser.parse_args()
 
     (images, labels), (test_images, test_labels) = read_data(args.data)
+    images, test_images = images[..., None], test_images[..., None]  # one channel
     images, labels = images[: args.limit], labels[: args.limit]
     devices = jax.devices()
     if args.batch % len(devices) or not 0 < args.batch <= len(images):

@@ -5,13 +5,12 @@
     PJRT_DEVICE=TPU python3 mnist_torch.py --spmd    # ... each batch split over every chip
     python3 mnist_torch.py --compile                 # TorchTPU (torch_tpu), with torch.compile
 
-Needs torch, numpy and one of the two. The model is the one of many tutorials, as in mnist_jax.py:
-a convolution, a dense layer and ten classes, on Fashion-MNIST (28x28 pictures of clothes).
+Needs torch, numpy, one of the two, and fashion_mnist.py beside it. The model is the one of many
+tutorials, as in mnist_jax.py: a convolution, a dense layer and ten classes, on Fashion-MNIST
+(28x28 pictures of clothes).
 """
 import argparse
-import gzip
 import importlib.util
-import pathlib
 import sys
 import tempfile
 import time
@@ -19,31 +18,7 @@ import time
 import numpy as np
 import torch
 
-DATA_PACKAGE = "dataset-fashion-mnist"
-DATA_FOLDER = "/usr/share/datasets/fashion-mnist"
-CLASSES = 10
-
-
-# ---- Data: the files' own format is a short header, then bytes.
-
-
-def read_images_and_labels(folder, name):
-    """The images as floats from 0 to 1, shaped [n, 1, 28, 28], and their labels."""
-    images = gzip.decompress((folder / f"{name}-images-idx3-ubyte.gz").read_bytes())
-    labels = gzip.decompress((folder / f"{name}-labels-idx1-ubyte.gz").read_bytes())
-    images = np.frombuffer(images, np.uint8, offset=16).reshape(-1, 1, 28, 28)
-    labels = np.frombuffer(labels, np.uint8, offset=8)
-    return torch.tensor(images / np.float32(255)), torch.tensor(labels.astype(np.int64))
-
-
-def read_data(folder):
-    folder = pathlib.Path(folder)
-    try:
-        return read_images_and_labels(folder, "train"), read_images_and_labels(folder, "t10k")
-    except FileNotFoundError as error:
-        sys.exit(f"error: no file {error.filename}. Get the data with: "
-                 f"sudo apt-get install {DATA_PACKAGE}\n"
-                 "or name the folder that has it with --data.")
+from fashion_mnist import CLASSES, DATA_FOLDER, read_data
 
 
 # ---- The two ways from PyTorch to a TPU.
@@ -131,9 +106,12 @@ def main():
     parser.add_argument("--save", help="file for the trained weights (default: one that is removed)")
     args = parser.parse_args()
 
-    (images, labels), (test_images, test_labels) = read_data(args.data)
-    images, labels = images[: args.limit], labels[: args.limit]
-    test_images, test_labels = test_images[: args.limit], test_labels[: args.limit]
+    def tensors(images, labels):  # one channel; PyTorch's labels are 64-bit
+        return (torch.from_numpy(images[: args.limit, None]),
+                torch.from_numpy(labels[: args.limit]).long())
+
+    training, testing = read_data(args.data)
+    (images, labels), (test_images, test_labels) = tensors(*training), tensors(*testing)
     tpu = find_tpu(args.spmd)
     print(tpu.name)
 

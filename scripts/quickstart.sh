@@ -61,7 +61,7 @@ on_vm 'pip install -q --no-warn-script-location jax==0.10.2 &&
          sudo apt-get -qq install -y --no-install-recommends dataset-fashion-mnist; }; } >/dev/null 2>&1'
 
 say "training on it"
-"$torus" tpu-vm scp examples/mnist_jax.py "$node:" --zone="$zone" --quiet \
+"$torus" tpu-vm scp examples/mnist_jax.py examples/fashion_mnist.py "$node:" --zone="$zone" --quiet \
   --ssh-key-file="$PWD/build/quickstart/key"
 on_vm 'python3 mnist_jax.py'
 

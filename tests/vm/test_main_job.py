@@ -13,7 +13,8 @@ def test_a_plain_user_trains_on_the_tpu(local, vm):
     assert seen.startswith("8 TPU v2 tpu") and "Torus" in seen, "and ours still wins"
     local.ssh(vm, "sudo apt-get -qq update && "
                   "sudo apt-get -qq install -y --no-install-recommends dataset-fashion-mnist", timeout=300)
-    local.torus("tpu-vm", "scp", str(torus.ROOT / "examples/mnist_jax.py"), f"dev@{vm}:", "--quiet")
+    local.torus("tpu-vm", "scp", str(torus.ROOT / "examples/mnist_jax.py"),
+                str(torus.ROOT / "examples/fashion_mnist.py"), f"dev@{vm}:", "--quiet")
     output = local.says(vm, "python3 mnist_jax.py")
     accuracy = float(re.search(r"accuracy\D*([01]\.\d+)", output).group(1))
     assert accuracy >= 0.85, output
