@@ -51,7 +51,8 @@ constexpr GenerationRow kGenerations[] = {
      16 * kMiB, 275 * kTera, 1200 * kGiga, "0x005e", "0x0000", 1, true},
     // [v5e]: 1 core, 197 TFLOP/s, 16 GB, 819 GB/s, 2D torus, 256 chips, hosts of 1, 4 and 8 chips.
     {"v5e", "v5litepod", "V5LITE_POD", "TPU v5 lite", 2, 1, 1, false, 4, 8, 16 * kGiB,
-     HundredthsOfGiB(1575), 512, 128 * kMiB, 197 * kTera, 819 * kGiga, "0x0063", "0x0000", 1, false},
+     HundredthsOfGiB(1575), 512, 128 * kMiB, 197 * kTera, 819 * kGiga, "0x0063", "0x0000", 1,
+     false},
     // [v5p]: 2 cores (one device), 459 TFLOP/s, 2765 GB/s, 3D torus. The page's table says 95 GiB
     // and its note that a chip has 96 GiB, of which the system keeps some.
     {"v5p", "v5p", "V5P", "TPU v5", 3, 2, 1, true, 4, 4, 96 * kGiB, HundredthsOfGiB(9573), 512,
