@@ -32,7 +32,7 @@ ANY = {
     "slice": lambda x: x[1:], "gather": lambda x: x[jnp.arange(x.shape[0]) // 2],
     "scatter": lambda x: x.at[0].add(x[-1]), "concat": lambda x: jnp.concatenate([x, x]),
     "where": lambda x: jnp.where(x > 0, x, 0 * x), "clip": lambda x: jnp.clip(x, -1, 3),
-    "sign": lambda x: jnp.sign(x) + x, "dot": lambda x: (x / 8 if x.dtype.kind != "i" else x) @ x.T,
+    "sign": lambda x: jnp.sign(x) + x, "dot": lambda x: (x if x.dtype.kind in "iu" else x / 8) @ x.T,
     "argmax": lambda x: x + jnp.argmax(x, 0).astype(x.dtype), "repeat": lambda x: jnp.repeat(x, 2, 0),
     "scan": lambda x: lax.scan(lambda c, r: (c + r, c), 0 * x[0], x)[1],
     "while": lambda x: lax.fori_loop(0, 3, lambda i, y: y + x, x),
