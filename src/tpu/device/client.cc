@@ -7,6 +7,7 @@
 #include "tpu/device/chips_lock.h"
 #include "tpu/device/framework.h"
 #include "tpu/device/kernels.h"
+#include "tpu/device/peers.h"
 #include "tpu/device/state.h"
 
 namespace torus::tpu {
@@ -22,7 +23,9 @@ PJRT_Error* PluginInitialize(PJRT_Plugin_Initialize_Args* args) {
   State& s = state();
   if (PJRT_Error* error = s.engine.Call(pjrt::kPlugin_Initialize, args)) return error;
   // A wrong slice is said as early as there is a way to say it.
-  const auto slice = Slice::Read(s.options.slice_source());
+  auto source = s.options.slice_source();
+  source.can_be_one_of_several = true;  // who asks is known later
+  const auto slice = Slice::Read(source);
   return slice ? nullptr : NewError(slice.error());
 }
 
@@ -122,6 +125,12 @@ void FindTopology(State& s, Client& client) {
   }
 }
 
+// Of devices that are other processes': they count them.
+slice::DeviceCounters& CountersOfOthers() {
+  static auto& counters = *new slice::DeviceCounters;
+  return counters;
+}
+
 // Learns the client's devices from the engine. They are the slice's, in the slice's order.
 Status FindDevices(State& s, Client& client) {
   auto args = MakeArgs<PJRT_Client_Devices_Args>();
@@ -134,9 +143,13 @@ Status FindDevices(State& s, Client& client) {
         "cpu_device_count. TORUS_ENGINE names another engine.",
         args.num_devices, client.slice.accelerator_type(), identities.size());
   }
+  size_t owned = 0;
   for (size_t i = 0; i < args.num_devices; ++i) {
+    const bool owns = client.slice.owns(identities[i]);
+    auto& counters = owns ? client.counters->device(owned++) : CountersOfOthers();
     Device& device = client.devices.emplace_back(&client, args.devices[i], &identities[i],
-                                                 client.slice, client.counters->device(i));
+                                                 client.slice, counters);
+    if (owns) client.addressable.push_back(device.handle);
     s.devices.Insert(device.handle, &device);
     TORUS_RETURN_IF_ERROR(FindDescription(s, device));
     TORUS_RETURN_IF_ERROR(FindMemories(s, device));
@@ -177,10 +190,26 @@ std::vector<std::string> DeviceFilesOf(const Slice& slice) {
   return files;
 }
 
+// Where the slice's devices meet; with those of other processes, once they are all there.
+Result<std::shared_ptr<MeetingPlace>> FindMeetings(State& s, const Slice& slice) {
+  const Processes& processes = slice.processes();
+  if (processes.count == 1) return std::make_shared<Meetings>(std::ssize(slice.devices()));
+  PeerOptions options{
+      .address = processes.address,
+      .build = fmt::format("libtpu.so {} {} with a {} of {} processes", s.options.version,
+                           s.options.builds, slice.accelerator_type(), processes.count),
+      .own = processes.own,
+      .devices = std::vector<std::vector<int64_t>>(processes.count)};
+  for (const auto& device : slice.devices()) options.devices[device.process].push_back(device.id);
+  return JoinPeers(options);
+}
+
 PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   State& s = state();
   if (!s.engine.status().ok()) return NewError(s.engine.status());
-  auto slice = Slice::Read(s.options.slice_source());
+  auto source = s.options.slice_source();
+  source.can_be_one_of_several = RunsReplicasAlone(*args);
+  auto slice = Slice::Read(source);
   if (!slice) return NewError(slice.error());
   const ChipsUse use{slice->lock_file(),
                      {slice->chips().begin(), slice->chips().end()},
@@ -193,12 +222,50 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
     if (!locked.ok()) return NewError(locked);
     HoldDeviceFiles(DeviceFilesOf(*slice));
   }
+  const auto meetings = FindMeetings(s, *slice);
+  if (!meetings) return NewError(meetings.error());
   // The caller's options are for a real TPU's runtime.
   const auto client = MakeClient(s, *std::move(slice), s.options.counters_folder());
   if (!client) return NewError(client.error());
   (*client)->replicas_alone = RunsReplicasAlone(*args);
+  (*client)->meetings = *meetings;
   args->client = (*client)->handle;
   if (alone) NoteFramework(args->client, use);
+  return nullptr;
+}
+
+// ---- Whose the devices are
+
+PJRT_Error* ProcessIndex(PJRT_Client_ProcessIndex_Args* args) {
+  State& s = state();
+  const auto client = s.clients.Find(args->client);
+  if (!client) return s.engine.Call(pjrt::kClient_ProcessIndex, args);
+  args->process_index = (*client)->slice.processes().own;
+  return nullptr;
+}
+
+PJRT_Error* AddressableDevices(PJRT_Client_AddressableDevices_Args* args) {
+  State& s = state();
+  const auto client = s.clients.Find(args->client);
+  if (!client) return s.engine.Call(pjrt::kClient_AddressableDevices, args);
+  args->addressable_devices = (*client)->addressable.data();
+  args->num_addressable_devices = (*client)->addressable.size();
+  return nullptr;
+}
+
+PJRT_Error* IsAddressable(PJRT_Device_IsAddressable_Args* args) {
+  State& s = state();
+  const auto device = s.devices.Find(args->device);
+  if (!device) return s.engine.Call(pjrt::kDevice_IsAddressable, args);
+  args->is_addressable = (*device)->client->slice.owns(*(*device)->identity);
+  return nullptr;
+}
+
+PJRT_Error* DescriptionProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args* args) {
+  State& s = state();
+  const auto device = s.descriptions.Find(args->device_description);
+  if (!device) return s.engine.Call(pjrt::kDeviceDescription_ProcessIndex, args);
+  args->process_index = (*device)->identity->process;
   return nullptr;
 }
 
@@ -331,8 +398,7 @@ std::unique_ptr<slice::CountersPage> MakeCounters(const Slice& slice, const std:
       .duty_cycles_per_chip = generation.pci_functions_per_chip,
       .hbm_bandwidth = generation.hbm_bandwidth / generation.devices_per_chip};
   for (const auto& device : slice.devices()) {
-    const auto shown = static_cast<size_t>(device.id / generation.devices_per_chip);
-    identity.devices.push_back({slice.chips()[shown], device.core_on_chip});
+    if (slice.owns(device)) identity.devices.push_back({device.chip, device.core_on_chip});
   }
   return slice::CountersPage::Make(folder, identity);
 }
@@ -372,6 +438,10 @@ void OverrideClientFunctions(pjrt::Table& table) {
   Override(table, pjrt::kTopologyDescription_PlatformName,
            PlatformName<PJRT_TopologyDescription_PlatformName_Args>);
   Override(table, pjrt::kTopologyDescription_PlatformVersion, TopologyPlatformVersion);
+  Override(table, pjrt::kClient_ProcessIndex, ProcessIndex);
+  Override(table, pjrt::kClient_AddressableDevices, AddressableDevices);
+  Override(table, pjrt::kDevice_IsAddressable, IsAddressable);
+  Override(table, pjrt::kDeviceDescription_ProcessIndex, DescriptionProcessIndex);
   Override(table, pjrt::kDeviceDescription_Kind, DescriptionKind);
   Override(table, pjrt::kDeviceDescription_DebugString, DescriptionDebugString);
   Override(table, pjrt::kDeviceDescription_ToString, DescriptionToString);

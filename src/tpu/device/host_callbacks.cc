@@ -31,6 +31,7 @@ struct Exchange {
   PJRT_ExecuteContext* context = nullptr;
   std::vector<Lane> lanes;
   std::shared_ptr<const TracedRun> run;
+  std::shared_ptr<Launch> launch;
   std::atomic<size_t> running = 0;
 };
 
@@ -316,15 +317,22 @@ const TracedRun* FindTracedRun(const ffi::CallFrame& call) {
   return exchange == nullptr ? nullptr : exchange->run.get();
 }
 
+std::shared_ptr<Launch> FindLaunch(const ffi::CallFrame& call) {
+  const auto* exchange = static_cast<const Exchange*>(ffi::FindUserData(call, exchange_type));
+  return exchange == nullptr ? nullptr : exchange->launch;
+}
+
 PJRT_Error* ExecuteWithContext(State& s, PJRT_LoadedExecutable_Execute_Args* args,
                                const std::vector<Device*>& devices,
-                               std::shared_ptr<const TracedRun> run) {
+                               std::shared_ptr<const TracedRun> run,
+                               std::shared_ptr<Launch> launch) {
   if (HasOwnContext(args->options)) {
     return NewError(Unimplemented(
         "A run has both host callbacks and an execute context of the caller's; give it one."));
   }
   auto exchange = MakeExchange(args->options, devices);
   exchange->run = std::move(run);
+  exchange->launch = std::move(launch);
   if (const Status made = MakeContext(s, *exchange); !made.ok()) {
     Free(exchange.release());
     return NewError(made);

@@ -10,6 +10,7 @@
 
 #include <vector>
 
+#include "tpu/device/collectives.h"
 #include "tpu/device/state.h"
 #include "tpu/device/trace.h"
 #include "tpu/pjrt/ffi.h"
@@ -27,14 +28,16 @@ bool HasOwnContext(const PJRT_ExecuteOptions* options);
 // The engine does not bear a call that looks for what a run has where it has no context at all.
 bool NeedsContext(const Program& program, const PJRT_ExecuteOptions* options);
 
-// Runs the program with its callbacks, if any, and as `run` of a trace, if not null. `devices`:
-// where each argument list runs.
+// Runs the program with its callbacks, if any, and as `run` of a trace and `launch` of collectives,
+// if not null. `devices`: where each argument list runs.
 PJRT_Error* ExecuteWithContext(State& s, PJRT_LoadedExecutable_Execute_Args* args,
                                const std::vector<Device*>& devices,
-                               std::shared_ptr<const TracedRun> run = nullptr);
+                               std::shared_ptr<const TracedRun> run = nullptr,
+                               std::shared_ptr<Launch> launch = nullptr);
 
-// The traced run that a call is of; null where it is of none.
+// The traced run and the launch that a call is of; null where it is of none.
 const TracedRun* FindTracedRun(const pjrt::ffi::CallFrame& call);
+std::shared_ptr<Launch> FindLaunch(const pjrt::ffi::CallFrame& call);
 
 // The functions of PJRT_CopyToDeviceStream.
 void OverrideStreamFunctions(pjrt::Table& table);

@@ -5,6 +5,7 @@
 #include <complex>
 
 #include "base/mutex.h"
+#include "tpu/device/collectives.h"
 #include "tpu/device/host_callbacks.h"
 #include "tpu/device/traced_runs.h"
 #include "tpu/kernels/lu.h"
@@ -67,6 +68,7 @@ Status Sink(ffi::CallFrame&) { return Status(); }
 
 Status RegisterWith(pjrt::Engine& engine) {
   TORUS_RETURN_IF_ERROR(RegisterHostCallbacks(engine));
+  TORUS_RETURN_IF_ERROR(RegisterCollectives(engine));
   TORUS_RETURN_IF_ERROR(RegisterMarks(engine));
   TORUS_RETURN_IF_ERROR(ffi::Register(engine, "dce_sink", ffi::Handler<Sink>));
   return ffi::Register(engine, program::kLuTarget, ffi::Handler<Lu>);

@@ -1,6 +1,5 @@
 // Programs: compiled with the options that the engine takes, run where there is memory for them.
 #include <algorithm>
-#include <cstdio>
 #include <span>
 
 #include "base/mutex.h"
@@ -147,8 +146,8 @@ PJRT_Error* WithEngineOptions(const char*& text, size_t& size, const Call& call)
 // The program as the engine takes it, serialized HLO; none: as it came.
 Result<std::optional<std::string>> RewriteProgram(State& s, const PJRT_Client_Compile_Args& args) {
   const std::string_view options(args.compile_options, args.compile_options_size);
-  auto module = program::HloOf(s.engine, args.client, program::ProgramSource::Of(*args.program),
-                               options);
+  auto module =
+      program::HloOf(s.engine, args.client, program::ProgramSource::Of(*args.program), options);
   // What cannot be read, the engine will say in its own words.
   if (!module) return std::nullopt;
   TORUS_ASSIGN_OR_RETURN(const bool changed, program::Rewrite(*module));
@@ -240,7 +239,9 @@ PJRT_Error* Compile(PJRT_Compile_Args* args) {
 
 PJRT_Error* DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args* args) {
   State& s = state();
-  const auto call = [&s, args] { return s.engine.Call(pjrt::kExecutable_DeserializeAndLoad, args); };
+  const auto call = [&s, args] {
+    return s.engine.Call(pjrt::kExecutable_DeserializeAndLoad, args);
+  };
   PJRT_Error* error =
       TORUS_PJRT_HAS(args, overridden_serialized_compile_options_size)
           ? WithEngineOptions(args->overridden_serialized_compile_options,
@@ -437,25 +438,6 @@ PJRT_Error* CallEngine(State& s, PJRT_LoadedExecutable_Execute_Args* args) {
   return error;
 }
 
-// The device's part of a launch of a gang; the engine brings those of one number together.
-PJRT_Error* ExecuteInGang(State& s, const Program& program,
-                          PJRT_LoadedExecutable_Execute_Args* args, Device& device) {
-  constexpr int kFirst = 1 << 30;  // the engine's own numbers of launches stay below
-  const int launch = kFirst | (device.gang_launches.fetch_add(1) & (kFirst - 1));
-  Gangs& gangs = program.client->gangs;
-  if (Status joined = gangs.Join(launch, args->executable, program.devices.size()); !joined.ok()) {
-    // Its thread is told, and yet another waits for it and will end the process: say it here, too.
-    std::fprintf(stderr, "libtpu.so: %s\n", joined.ToString().c_str());
-    return NewError(joined);
-  }
-  Ample<PJRT_ExecuteOptions> options(args->options);
-  options->launch_id = launch;
-  auto* const own = std::exchange(args->options, options.get());
-  PJRT_Error* error = CallEngine(s, args);
-  args->options = own;
-  return error;
-}
-
 PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   State& s = state();
   Program* program = FindProgram(s, args->executable);
@@ -465,8 +447,8 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   if (Status room = run.CheckMemory(); !room.ok()) return NewError(room);
   RunCounter counter(*program, run.places(), *args);
   PJRT_Error* error = nullptr;
-  if (program->gang && run.only_device() != nullptr) {
-    error = ExecuteInGang(s, *program, args, *run.only_device());
+  if (program->meets && run.only_device() != nullptr) {
+    error = ExecuteWithContext(s, args, run.devices(), nullptr, NextLaunch(*run.only_device()));
   } else if (IsTracing()) {
     error = ExecuteTraced(s, *program, args, run.devices());
   } else if (NeedsContext(*program, args->options)) {
@@ -491,10 +473,6 @@ PJRT_Error* ExecuteUntraced(State& s, const Program& program,
 
 PJRT_Error* LoadedExecutableDestroy(PJRT_LoadedExecutable_Destroy_Args* args) {
   State& s = state();
-  const auto shared = s.programs.Find(args->executable);
-  if (shared && (*shared)->gang && !(*shared)->client->gangs.Release(args->executable)) {
-    return nullptr;
-  }
   if (const auto program = s.programs.Take(args->executable)) {
     DestroyTracedSelf(s, **program);
     delete *program;

@@ -23,6 +23,8 @@ constexpr char kTypeVariable[] = "TPU_ACCELERATOR_TYPE";
 constexpr char kChipsVariable[] = "TPU_VISIBLE_CHIPS";
 constexpr char kBoundsVariable[] = "TPU_CHIPS_PER_PROCESS_BOUNDS";
 constexpr char kProcessesVariable[] = "TPU_PROCESS_BOUNDS";
+constexpr char kTaskVariable[] = "CLOUD_TPU_TASK_ID";
+constexpr char kAddressesVariable[] = "TPU_PROCESS_ADDRESSES";
 constexpr char kDefaultType[] = "v4-8";
 // Upstream's name, and the node's, as hosts may have several.
 constexpr char kLockPrefix[] = "/tmp/libtpu_lockfile.";
@@ -98,15 +100,20 @@ Result<Slice> FromFile(const std::string& file) {
 
 DeviceIdentity Identify(int id, int chip, int core, const Topology& topology) {
   const auto& [x, y, z] = topology.chips;
-  DeviceIdentity device{.id = id, .core_on_chip = core};
+  DeviceIdentity device{.id = id, .chip = chip, .core_on_chip = core};
   device.coords = {chip % x, chip / x % y, chip / (x * y)};
   const auto& c = device.coords;
-  device.debug_string = fmt::format("TPU_{}(process=0,({},{},{},{}))", id, c[0], c[1], c[2], core);
-  device.to_string =
-      fmt::format("TpuDevice(id={}, process_index=0, coords=({},{},{}), core_on_chip={})", id, c[0],
-                  c[1], c[2], core);
   device.hbm_name = fmt::format("{}x{}x{}_HBM{}", c[0], c[1], c[2], core);
   return device;
+}
+
+void Name(DeviceIdentity& device) {
+  const auto& c = device.coords;
+  const auto place = fmt::format("{},{},{}", c[0], c[1], c[2]);
+  device.debug_string = fmt::format("TPU_{}(process={},({},{}))", device.id, device.process, place,
+                                    device.core_on_chip);
+  device.to_string = fmt::format("TpuDevice(id={}, process_index={}, coords=({}), core_on_chip={})",
+                                 device.id, device.process, place, device.core_on_chip);
 }
 
 Result<Slice> ReadWhole(const SliceSource& source) {
@@ -150,38 +157,80 @@ Result<std::vector<int>> ParseChips(std::string_view text, size_t count) {
       kChipsVariable, text, count - 1);
 }
 
+// Three numbers of 1 and more; a fourth may be a 1.
+std::optional<std::vector<int>> ParseBox(std::string_view text) {
+  auto box = ParseNumbers(text);
+  if (box && box->size() == 4 && box->back() == 1) box->pop_back();
+  if (!box || std::ranges::any_of(*box, [](int n) { return n < 1; })) return std::nullopt;
+  return box;
+}
+
 // The shape of the chips that a process shows; a row where nothing is said.
 Result<Topology> ParseBounds(const std::optional<std::string>& text, size_t chips) {
   Topology topology{.chips = {static_cast<int>(chips), 1, 1}};
   if (!text) return topology;
-  const auto bounds = ParseNumbers(*text);
+  const auto bounds = ParseBox(*text);
   if (bounds && bounds->size() == 3) {
     std::ranges::copy(*bounds, topology.chips.begin());
-    const bool positive = std::ranges::all_of(*bounds, [](int n) { return n > 0; });
-    if (positive && static_cast<size_t>(topology.count()) == chips) return topology;
+    if (static_cast<size_t>(topology.count()) == chips) return topology;
   }
   return InvalidArgument(
       "The environment variable {} says '{}', which is no shape of the {} chips that {} names.",
       kBoundsVariable, *text, chips, kChipsVariable);
 }
 
-// Frameworks that start a process a chip (PyTorch/XLA's launch, JAX with distributed.initialize)
-// say so; each would take itself for the only one.
-Status CheckProcesses(std::string_view text, const Slice& slice) {
-  const auto bounds = ParseNumbers(text);
-  if (!bounds || std::ranges::any_of(*bounds, [](int n) { return n < 1; })) {
-    return InvalidArgument("The environment variable {} says '{}', which is no grid of processes.",
-                           kProcessesVariable, text);
-  }
-  if (std::ranges::all_of(*bounds, [](int n) { return n == 1; })) return Status();
-  const auto& [x, y, z] = slice.devices().back().coords;  // the last chip's
+// Frameworks that start a process a chip say so; each would take itself for the only one.
+Error RefuseProcesses(std::string_view text, const Topology& topology,
+                      const std::vector<int>& chips) {
+  const auto& [x, y, z] = topology.chips;
   return Unimplemented(
-      "The environment variable {0} says '{1}', so several processes would share the slice; this "
-      "libtpu.so runs all chips in one. Set {0}=1,1,1 {2}={3},{4},{5} {6}={7}: torch_xla.launch then "
-      "runs a thread for each device. Or use one process and SPMD (torch_xla.runtime.use_spmd, "
-      "jax.sharding).",
-      kProcessesVariable, text, kBoundsVariable, x + 1, y + 1, z + 1, kChipsVariable,
-      fmt::join(slice.chips(), ","));
+      "The environment variable {0} says '{1}', so several processes would share the slice; with "
+      "this "
+      "framework, this libtpu.so runs all chips in one. Set {0}=1,1,1 {2}={3},{4},{5} {6}={7}, and "
+      "use one process that has all devices (jax.sharding).",
+      kProcessesVariable, text, kBoundsVariable, x, y, z, kChipsVariable, fmt::join(chips, ","));
+}
+
+// How the chips are shared out: each process has a block, and the blocks stand in a grid.
+struct Blocks {
+  std::vector<int> grid, block;
+
+  int count() const { return grid[0] * grid[1] * grid[2]; }
+  bool fill(const Topology& topology) const {
+    for (size_t axis = 0; axis < 3; ++axis)
+      if (grid[axis] * block[axis] != topology.chips[axis]) return false;
+    return true;
+  }
+  int OwnerOf(const std::array<int64_t, 3>& coords) const {
+    const auto at = [&](size_t axis) { return static_cast<int>(coords[axis]) / block[axis]; };
+    return at(0) + grid[0] * (at(1) + grid[1] * at(2));
+  }
+};
+
+Result<Blocks> ParseBlocks(const SliceSource& source, const std::vector<int>& grid,
+                           const Topology& topology) {
+  const std::string bounds = source.process_bounds.value_or("1,1,1");
+  const auto block = ParseBox(bounds);
+  if (block && block->size() == 3 && grid.size() == 3) {
+    Blocks blocks{grid, *block};
+    if (blocks.fill(topology)) return blocks;
+  }
+  return InvalidArgument(
+      "The environment variables {} and {} say '{}' and '{}'; their products must be the slice's "
+      "{}.",
+      kProcessesVariable, kBoundsVariable, *source.processes, bounds, topology.ToString());
+}
+
+// Which of so many processes this one is.
+Result<int> ParseTask(const std::optional<std::string>& text, int count) {
+  const auto task = ParseNumbers(text.value_or(""));
+  if (task && task->size() == 1 && task->front() >= 0 && task->front() < count)
+    return task->front();
+  return InvalidArgument(
+      "The environment variable {} says '{}'; it takes the number of this process, from 0 to {}, "
+      "as "
+      "{} says that there are {}.",
+      kTaskVariable, text.value_or(""), count - 1, kProcessesVariable, count);
 }
 
 }  // namespace
@@ -194,30 +243,73 @@ SliceSource SliceSource::FromEnvironment() {
               Variable(kChipsVariable) ? Variable(kChipsVariable) : Variable("TPU_VISIBLE_DEVICES"),
           .process_bounds = Variable(kBoundsVariable),
           .processes = Variable(kProcessesVariable),
+          .task = Variable(kTaskVariable),
+          .addresses = Variable(kAddressesVariable),
           .shared = IsTrue(Variable("ALLOW_MULTIPLE_LIBTPU_LOAD"))};
 }
 
 Result<Slice> Slice::Read(const SliceSource& source) {
   TORUS_ASSIGN_OR_RETURN(Slice slice, ReadWhole(source));
-  if (source.processes) {
-    TORUS_RETURN_IF_ERROR(CheckProcesses(*source.processes, slice));
-  }
   if (source.shared) slice.lock_file_.clear();
-  if (!source.visible_chips) return slice;
-  TORUS_ASSIGN_OR_RETURN(auto chips, ParseChips(*source.visible_chips, slice.chips().size()));
+  const auto grid = ParseBox(source.processes.value_or("1,1,1"));
+  if (!grid) {
+    return InvalidArgument("The environment variable {} says '{}', which is no grid of processes.",
+                           kProcessesVariable, *source.processes);
+  }
+  const bool several = std::ranges::any_of(*grid, [](int n) { return n > 1; });
+  if (several && !source.can_be_one_of_several) {
+    return RefuseProcesses(*source.processes, slice.topology_, slice.chips_);
+  }
+  TORUS_RETURN_IF_ERROR(several ? slice.ShareOut(source, *grid) : slice.ShowChips(source));
+  std::ranges::for_each(slice.devices_, Name);
+  return slice;
+}
+
+// Only those that the environment names.
+Status Slice::ShowChips(const SliceSource& source) {
+  if (!source.visible_chips) return Status();
+  TORUS_ASSIGN_OR_RETURN(auto chips, ParseChips(*source.visible_chips, chips_.size()));
   TORUS_ASSIGN_OR_RETURN(const Topology topology, ParseBounds(source.process_bounds, chips.size()));
-  Slice visible(*slice.type_, topology, slice.memory_limit_bytes_);
-  visible.chips_ = std::move(chips);
-  visible.lock_file_ = std::move(slice.lock_file_);
-  return visible;
+  devices_ = Slice(*type_, topology, 0).devices_;
+  for (auto& device : devices_) device.chip = chips[static_cast<size_t>(device.chip)];
+  topology_ = topology;
+  chips_ = std::move(chips);
+  return Status();
+}
+
+// All of them, each a process's.
+Status Slice::ShareOut(const SliceSource& source, const std::vector<int>& grid) {
+  TORUS_ASSIGN_OR_RETURN(const Blocks blocks, ParseBlocks(source, grid, topology_));
+  TORUS_ASSIGN_OR_RETURN(const int own, ParseTask(source.task, blocks.count()));
+  std::vector<int> chips;
+  for (auto& device : devices_) {
+    device.process = blocks.OwnerOf(device.coords);
+    if (device.process == own && device.core_on_chip == 0) chips.push_back(device.chip);
+  }
+  if (source.visible_chips) {
+    TORUS_ASSIGN_OR_RETURN(const auto named, ParseChips(*source.visible_chips, chips_.size()));
+    if (named != chips) {
+      return InvalidArgument(
+          "The environment variable {} says '{}', but process {} of {} has the chips {} of the "
+          "slice.",
+          kChipsVariable, *source.visible_chips, own, blocks.count(), fmt::join(chips, ","));
+    }
+  }
+  const std::string addresses = source.addresses.value_or("localhost:8476");
+  processes_ = {blocks.count(), own, addresses.substr(0, addresses.find(','))};
+  chips_ = std::move(chips);
+  return Status();
 }
 
 Slice::Slice(const AcceleratorType& type, const Topology& topology, int64_t memory_limit_bytes)
-    : type_(&type), chips_(topology.count()), memory_limit_bytes_(memory_limit_bytes) {
+    : type_(&type),
+      topology_(topology),
+      chips_(topology.count()),
+      memory_limit_bytes_(memory_limit_bytes) {
   std::iota(chips_.begin(), chips_.end(), 0);
   const int per_chip = type.generation->devices_per_chip;
   for (int id = 0; id < topology.count() * per_chip; ++id) {
-    devices_.push_back(Identify(id, id / per_chip, id % per_chip, topology));
+    Name(devices_.emplace_back(Identify(id, id / per_chip, id % per_chip, topology)));
   }
 }
 

@@ -140,10 +140,10 @@ TEST(Slice, ShowsTheChipsThatTheEnvironmentNames) {
   }
 }
 
-TEST(Slice, IsOneProcess) {
+TEST(Slice, IsOneProcessForWhoKnowsNoOther) {
   SliceSource source{.accelerator_type = "v5litepod-8", .processes = "1,1,1"};
   EXPECT_TRUE(Slice::Read(source));
-  source.processes = "2,4,1";  // what PyTorch/XLA's launch asks for
+  source.processes = "2,4,1";
   const auto many = Slice::Read(source);
   ASSERT_FALSE(many);
   EXPECT_EQ(many.error().code(), Code::kUnimplemented);
@@ -154,6 +154,60 @@ TEST(Slice, IsOneProcess) {
     source.processes = wrong;
     EXPECT_EQ(Slice::Read(source).error().code(), Code::kInvalidArgument) << wrong;
   }
+}
+
+// As PyTorch/XLA's launch sets them for its third process.
+SliceSource ThirdOfFour() {
+  return {.accelerator_type = "v2-8",
+          .visible_chips = "2",
+          .process_bounds = "1,1,1",
+          .processes = "2,2,1",
+          .task = "2",
+          .addresses = "localhost:8476,localhost:8477,localhost:8478,localhost:8479",
+          .can_be_one_of_several = true};
+}
+
+TEST(Slice, IsSharedOutAmongProcesses) {
+  const auto slice = Slice::Read(ThirdOfFour());
+  ASSERT_TRUE(slice) << slice.error().ToString();
+  EXPECT_EQ(slice->processes().count, 4);
+  EXPECT_EQ(slice->processes().own, 2);
+  EXPECT_EQ(slice->processes().address, "localhost:8476");
+  EXPECT_THAT(slice->chips(), ElementsAre(2));
+  ASSERT_EQ(slice->devices().size(), 8);
+  for (const auto& device : slice->devices()) EXPECT_EQ(device.process, device.id / 2);
+  EXPECT_TRUE(slice->owns(slice->devices()[5]));
+  EXPECT_FALSE(slice->owns(slice->devices()[6]));
+  EXPECT_EQ(slice->devices()[5].debug_string, "TPU_5(process=2,(0,1,0,1))");
+}
+
+TEST(Slice, AProcessMayHaveABlockOfChips) {
+  SliceSource source = ThirdOfFour();
+  source.accelerator_type = "v5litepod-8";
+  source.process_bounds = "2,2,1";
+  source.processes = "1,2,1";
+  source.task = "1";
+  source.visible_chips = std::nullopt;
+  const auto slice = Slice::Read(source);
+  ASSERT_TRUE(slice) << slice.error().ToString();
+  EXPECT_THAT(slice->chips(), ElementsAre(4, 5, 6, 7));
+}
+
+TEST(Slice, SaysWhatIsWrongWithItsProcesses) {
+  const auto error = [](auto change) {
+    SliceSource source = ThirdOfFour();
+    change(source);
+    const auto slice = Slice::Read(source);
+    EXPECT_FALSE(slice);
+    return slice ? std::string() : slice.error().ToString();
+  };
+  EXPECT_THAT(error([](auto& s) { s.processes = "2,4,1"; }), HasSubstr("must be the slice's 2x2"));
+  EXPECT_THAT(error([](auto& s) { s.process_bounds = "2,2,1"; }), HasSubstr("must be the slice's"));
+  EXPECT_THAT(error([](auto& s) { s.task = std::nullopt; }),
+              HasSubstr("CLOUD_TPU_TASK_ID says ''"));
+  EXPECT_THAT(error([](auto& s) { s.task = "4"; }), HasSubstr("from 0 to 3"));
+  EXPECT_THAT(error([](auto& s) { s.visible_chips = "0"; }),
+              HasSubstr("process 2 of 4 has the chips 2"));
 }
 
 TEST(Slice, OfANodeHasALock) {

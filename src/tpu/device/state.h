@@ -19,6 +19,7 @@
 #include "tpu/device/executables.h"
 #include "tpu/device/hbm.h"
 #include "tpu/device/host_memory.h"
+#include "tpu/device/meetings.h"
 #include "tpu/device/pointer_map.h"
 #include "tpu/device/program_cache.h"
 #include "tpu/device/replicas.h"
@@ -43,7 +44,7 @@ struct Device {
   std::vector<PJRT_NamedValue> attributes;
   slice::DeviceCounters& counters;  // on the client's page
   Hbm hbm;
-  std::atomic<int> gang_launches = 0;  // replicas.h
+  std::atomic<int64_t> launches = 0;  // collectives.h
 };
 
 // A memory that a device can address: its HBM, or host memory.
@@ -72,9 +73,10 @@ struct Client {
   std::string platform_version;
   const std::shared_ptr<HostMemory> host;
   std::deque<Device> devices;  // by id
+  std::vector<PJRT_Device*> addressable;
   std::deque<MemorySpace> memories;
   bool replicas_alone = false;  // replicas.h
-  Gangs gangs;
+  std::shared_ptr<MeetingPlace> meetings;
 };
 
 // What a live buffer holds.
@@ -118,7 +120,7 @@ struct Program {
   int64_t traffic_bytes = 0;           // that a device's run moves in HBM
   bool is_tiny = false;                // it runs on its caller's thread (run_counter.h)
   std::shared_ptr<const Facts> facts;  // null where the engine does not show the program
-  bool gang = false;                   // replicas.h
+  bool meets = false;                  // it has collectives (replicas.h)
   Mutex learning;                      // guards the making of what follows
   std::atomic<const OutputPlan*> plan = nullptr;
   std::atomic<const std::vector<size_t>*> donated = nullptr;  // arguments it takes over
@@ -149,8 +151,8 @@ struct State {
   const SoftwareTpuOptions options;
   ProgramCache program_cache{options.program_cache};
   const std::string environment = CompilerEnvironment();  // as the engine found it
-  PointerMap<Client*> clients;                  // by PJRT_Client, owned
-  PointerMap<Client*> topologies;               // by PJRT_TopologyDescription
+  PointerMap<Client*> clients;                            // by PJRT_Client, owned
+  PointerMap<Client*> topologies;                         // by PJRT_TopologyDescription
   PointerMap<Client*> own_topologies;           // those made without a client of the framework's
   PointerMap<PJRT_LoadedExecutable*> unloaded;  // by PJRT_Executable: what it was compiled as
   PointerMap<Device*> devices;                  // by PJRT_Device

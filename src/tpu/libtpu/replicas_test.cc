@@ -1,4 +1,5 @@
 // Programs of several replicas, run one replica at a time as PyTorch/XLA does, on the real engine.
+// That they meet between processes, too, tests/libtpu/test_torch.py shows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -89,6 +90,46 @@ TEST(Replicas, OfThreadsMeetInTheirCollectives) {
     }
   }
   EXPECT_THAT(results, Each(ElementsAre(6 * 256, 4 * 256)));  // (0+1+2+3) 4^4, 4^5
+}
+
+// As xm.all_gather has it: each replica puts its own number into a place of its own.
+std::string OwnPlace(int replica) {
+  return fmt::format(R"(
+module @own_place attributes {{mhlo.num_replicas = 4 : i32}} {{
+  func.func public @main(%x: tensor<1xf32>) -> tensor<4xf32> {{
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %wide = stablehlo.pad %x, %zero, low = [{}], high = [{}], interior = [0]
+      : (tensor<1xf32>, tensor<f32>) -> tensor<4xf32>
+    %sum = "stablehlo.all_reduce"(%wide) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %c : tensor<f32>
+    }}) {{replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>}} : (tensor<4xf32>) -> tensor<4xf32>
+    return %sum : tensor<4xf32>
+  }}
+}})",
+                     replica, 3 - replica);
+}
+
+TEST(Replicas, OfDifferentProgramsMeet) {
+  const auto user = MakeUser();
+  ASSERT_TRUE(user) << user.error().ToString();
+  std::vector<std::vector<float>> results(4);
+  {
+    std::vector<std::jthread> threads;
+    for (int device = 0; device < 4; ++device) {
+      threads.emplace_back([&, device] {
+        const auto program = user->Compile(OwnPlace(device), kFourReplicas);
+        ASSERT_TRUE(program) << program.error().ToString();
+        const auto buffer = user->FromHost({static_cast<float>(device + 1)}, device);
+        ASSERT_TRUE(buffer);
+        const auto outputs = user->RunOn(user->devices()[device], *program, {*buffer}, 1);
+        ASSERT_TRUE(outputs) << outputs.error().ToString();
+        if (auto values = user->ToHost(outputs->front())) results[device] = *std::move(values);
+      });
+    }
+  }
+  EXPECT_THAT(results, Each(ElementsAre(1, 2, 3, 4)));
 }
 
 }  // namespace

@@ -37,6 +37,21 @@ Result<const Extension*> FindExtension(const Engine& engine) {
       kOldestMinor);
 }
 
+constexpr int32_t kArray = 1, kScalar = 3;  // kinds of attributes
+constexpr int32_t kS64 = 5;
+
+// Null where there is none of that name and kind.
+const void* FindAttribute(const CallFrame& call, std::string_view name, int32_t kind) {
+  const auto& attributes = call.attributes;
+  for (int64_t i = 0; i < attributes.size; ++i) {
+    const ByteSpan& own = *attributes.names[i];
+    if (std::string_view(own.data, own.size) == name && attributes.types[i] == kind) {
+      return attributes.values[i];
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 size_t Buffer::bytes(size_t element_bytes) const {
@@ -46,15 +61,15 @@ size_t Buffer::bytes(size_t element_bytes) const {
 }
 
 std::optional<int64_t> FindInt(const CallFrame& call, std::string_view name) {
-  constexpr int32_t kScalar = 3, kS64 = 5;
-  const auto& attributes = call.attributes;
-  for (int64_t i = 0; i < attributes.size; ++i) {
-    const ByteSpan& own = *attributes.names[i];
-    if (std::string_view(own.data, own.size) != name || attributes.types[i] != kScalar) continue;
-    const auto* scalar = static_cast<const Scalar*>(attributes.values[i]);
-    if (scalar->dtype == kS64) return *static_cast<const int64_t*>(scalar->value);
-  }
-  return std::nullopt;
+  const auto* scalar = static_cast<const Scalar*>(FindAttribute(call, name, kScalar));
+  if (scalar == nullptr || scalar->dtype != kS64) return std::nullopt;
+  return *static_cast<const int64_t*>(scalar->value);
+}
+
+std::span<const int64_t> FindInts(const CallFrame& call, std::string_view name) {
+  const auto* array = static_cast<const Array*>(FindAttribute(call, name, kArray));
+  if (array == nullptr || array->dtype != kS64) return {};
+  return {static_cast<const int64_t*>(array->data), array->size};
 }
 
 void* FindUserData(const CallFrame& call, int64_t type_id) {

@@ -58,6 +58,12 @@ struct Scalar {
   void* value;
 };
 
+struct Array {
+  int32_t dtype;
+  size_t size;
+  void* data;
+};
+
 struct Attributes {
   size_t struct_size;
   void* extension_start;
@@ -104,6 +110,8 @@ class Completion {
 
 // The attribute of that name in the custom call's backend_config, an i64.
 std::optional<int64_t> FindInt(const CallFrame& call, std::string_view name);
+// The same of an array<i64>; it lives as long as the program.
+std::span<const int64_t> FindInts(const CallFrame& call, std::string_view name);
 // The user data of that type that the run was given (AddUserData); null where it was given none.
 void* FindUserData(const CallFrame& call, int64_t type_id);
 // The number of the device that runs the call; none where the engine is too old to tell.
