@@ -18,6 +18,10 @@ struct TextKey {
 constexpr TextKey kTextKeys[] = {
     {"ACCELERATOR_TYPE", &Description::accelerator_type},
     {"TOPOLOGY", &Description::topology},
+    {"CHIPS_PER_HOST_BOUNDS", &Description::chips_per_host},
+    {"HOST_BOUNDS", &Description::hosts},
+    {"TPU_CHIPS_PER_PROCESS_BOUNDS", &Description::chips_per_host},
+    {"TPU_PROCESS_BOUNDS", &Description::hosts},
     {"NODE_ID", &Description::node_id},
     {"ZONE", &Description::zone},
     {"TORUS_NODE_UID", &Description::node_uid},

@@ -4,7 +4,9 @@
 // Format: lines of `KEY: 'value'`, as upstream's `tpu-env` attribute has them, so one text serves
 // both readers. Unknown keys are kept out and ignored: a newer worker may serve an older library.
 // Keys upstream has: ACCELERATOR_TYPE, TOPOLOGY, NODE_ID, ZONE, WORKER_ID, CHIPS_PER_HOST_BOUNDS,
-// HOST_BOUNDS, ... (seen in jax's cloud_tpu_cluster.py). Keys of ours begin with TORUS_.
+// HOST_BOUNDS, ... (seen in jax's cloud_tpu_cluster.py), and the last two by the names that
+// PyTorch/XLA reads, TPU_CHIPS_PER_PROCESS_BOUNDS and TPU_PROCESS_BOUNDS. Keys of ours begin with
+// TORUS_.
 //
 // Pure; shared by both halves; no dependency but base. Thread-safety: values.
 #ifndef TORUS_SLICE_DESCRIPTION_H_
@@ -26,6 +28,8 @@ inline constexpr char kDescriptionVariable[] = "TORUS_SLICE";
 struct Description {
   std::string accelerator_type;  // "v2-8", a row of the catalogue
   std::string topology;          // chips along each axis, "2x2" or "2x2x1"; empty: the type's own
+  std::string chips_per_host;    // the chips of a host along each axis, "2,2,1"; empty: not told
+  std::string hosts;             // the hosts along each axis, "1,1,2"; empty: not told
   std::string node_id;           // the user's name of the node
   std::string node_uid;          // ours, unique for ever
   std::string zone;

@@ -13,6 +13,8 @@ Description Example() {
   Description description;
   description.accelerator_type = "v2-8";
   description.topology = "2x2";
+  description.chips_per_host = "2,2,1";
+  description.hosts = "1,1,1";
   description.node_id = "my-first-tpu";
   description.node_uid = "8412973";
   description.zone = "us-central1-a";
@@ -28,6 +30,8 @@ TEST(Description, ComesBackFromItsTextForm) {
   ASSERT_TRUE(parsed) << parsed.error().ToString();
   EXPECT_EQ(parsed->accelerator_type, "v2-8");
   EXPECT_EQ(parsed->topology, "2x2");
+  EXPECT_EQ(parsed->chips_per_host, "2,2,1");
+  EXPECT_EQ(parsed->hosts, "1,1,1");
   EXPECT_EQ(parsed->node_id, "my-first-tpu");
   EXPECT_EQ(parsed->node_uid, "8412973");
   EXPECT_EQ(parsed->zone, "us-central1-a");
@@ -40,6 +44,7 @@ TEST(Description, ComesBackFromItsTextForm) {
 TEST(Description, HasUpstreamsFormOfALine) {
   EXPECT_THAT(Format(Example()), HasSubstr("ACCELERATOR_TYPE: 'v2-8'\n"));
   EXPECT_THAT(Format(Example()), HasSubstr("WORKER_ID: '3'\n"));
+  EXPECT_THAT(Format(Example()), HasSubstr("TPU_PROCESS_BOUNDS: '1,1,1'\n"));  // PyTorch/XLA's
 }
 
 TEST(Description, LeavesOutWhatIsEmpty) {

@@ -183,16 +183,25 @@ std::string HostsFile(const VmSpec& vm) {
 }
 
 std::string SliceText(const VmSpec& vm, int64_t memory_limit) {
-  return slice::Format(
-      {.accelerator_type = vm.accelerator_type(),
-       .topology = vm.topology(),
-       .node_id = vm.node_id(),
-       .node_uid = vm.node_uid(),
-       .zone = vm.zone(),
-       .runtime_version = vm.runtime_version(),
-       .worker_id = vm.worker_index(),
-       .worker_addresses = {vm.worker_addresses().begin(), vm.worker_addresses().end()},
-       .memory_limit_bytes = memory_limit});
+  slice::Description slice{
+      .accelerator_type = vm.accelerator_type(),
+      .topology = vm.topology(),
+      .node_id = vm.node_id(),
+      .node_uid = vm.node_uid(),
+      .zone = vm.zone(),
+      .runtime_version = vm.runtime_version(),
+      .worker_id = vm.worker_index(),
+      .worker_addresses = {vm.worker_addresses().begin(), vm.worker_addresses().end()},
+      .memory_limit_bytes = memory_limit};
+  if (const auto* type =
+          hardware::Catalogue::BuiltIn().FindAcceleratorType(vm.accelerator_type())) {
+    const auto host = type->host_topology.chips;
+    auto hosts = hardware::ParseTopology(vm.topology()).value_or(type->topology).chips;
+    for (size_t axis = 0; axis < hosts.size(); ++axis) hosts[axis] /= host[axis];
+    slice.chips_per_host = fmt::format("{}", fmt::join(host, ","));
+    slice.hosts = fmt::format("{}", fmt::join(hosts, ","));
+  }
+  return slice::Format(slice);
 }
 
 Result<std::string> ImageSshdConfig(const std::string& image_root) {
