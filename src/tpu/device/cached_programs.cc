@@ -3,6 +3,7 @@
 
 #include "tpu/device/compile_options.h"
 #include "tpu/device/compiler_identity.h"
+#include "tpu/pjrt/extensions.h"
 
 namespace torus::tpu {
 namespace {
@@ -47,7 +48,7 @@ std::string Serialize(State& s, PJRT_Executable* executable) {
 // Whether the caller says no more than the struct holds and, as JAX does, what traces the call.
 bool HasOnlyTrace(const PJRT_Extension_Base* extension) {
   for (; extension != nullptr; extension = extension->next) {
-    if (extension->type != PJRT_Extension_Type_Profiler) return false;
+    if (pjrt::TypeOf(*extension) != PJRT_Extension_Type_Profiler) return false;
   }
   return true;
 }

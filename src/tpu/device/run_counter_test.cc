@@ -1,16 +1,20 @@
-// What the software TPU shows of itself while it runs, over the fake engine, which runs everything
-// at once. That a real engine's runs count until they end, tests/libtpu/test_counters.py sees.
+// What the software TPU shows of itself while it runs, over the fake engine, which runs words at
+// once, and programs of HLO on threads of its own. That a real engine's runs count until they end,
+// tests/libtpu/test_counters.py sees.
 #include "tpu/device/run_counter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tpu/device/software_tpu.h"
 #include "tpu/pjrt/engine.h"
+#include "tpu/program/testing.h"
 #include "tpu/testing/pjrt_user.h"
 
 namespace torus::tpu {
@@ -31,9 +35,9 @@ class RunCounters : public ::testing::Test {
     fs::remove_all(folder_);
   }
 
-  void Open() {
+  void Open(const char* engine = FAKE_ENGINE) {
     const auto* api =
-        MakeSoftwareTpu(pjrt::Engine::Open(FAKE_ENGINE),
+        MakeSoftwareTpu(pjrt::Engine::Open(engine),
                         {.version = "1.2.3",
                          .slice_source = [] { return SliceSource{.accelerator_type = "v2-8"}; },
                          .counters_folder = [this] { return folder_; },
@@ -87,6 +91,48 @@ TEST_F(RunCounters, ARunCountsOnItsDevices) {
   EXPECT_EQ(page.devices[0].running, 0);
   EXPECT_GT(page.devices[0].run_time, 0);
   EXPECT_EQ(page.devices[1].runs, 0);
+}
+
+// x + x, of as many numbers.
+std::string Double(int64_t size) {
+  const auto shape = program::ArrayShape(program::ElementType::kF32, {size});
+  program::ModuleBuilder m;
+  const int64_t x = m.Add("parameter", shape);
+  m.Add("add", shape, {x, x});
+  return program::WriteHlo(m.Build());
+}
+
+TEST_F(RunCounters, RunsOfManyThreadsCountWhileAnotherReads) {
+  constexpr int kThreads = 4, kRuns = 100;
+  user_.reset();
+  Open(NEW_ENGINE);
+  auto* const large = *user_->Compile(Double(4096), {}, "hlo");
+  auto* const tiny = *user_->Compile(Double(8), {}, "hlo");
+  std::atomic<bool> done = false;
+  std::jthread reader([&] {
+    while (!done) EXPECT_LE(Read().devices[0].runs, 2 * kThreads * kRuns);
+  });
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 2 * kRuns; ++i) {
+        auto* const argument = *user_->FromHost(std::vector<float>(i % 2 == 0 ? 4096 : 8, 1.0F));
+        const auto outputs = user_->Run(i % 2 == 0 ? large : tiny, {argument}, 1);
+        ASSERT_TRUE(outputs) << outputs.error().ToString();
+        EXPECT_EQ((*user_->ToHost((*outputs)[0]))[7], 2);
+        EXPECT_TRUE(user_->Destroy(argument).ok());
+        EXPECT_TRUE(user_->Destroy((*outputs)[0]).ok());
+      }
+    });
+  }
+  threads.clear();
+  while (Read().devices[0].running > 0) std::this_thread::yield();  // an output is ready first
+  done = true;
+  // One of a tiny program is lost where threads meet.
+  EXPECT_GE(Read().devices[0].runs, kThreads * kRuns);
+  EXPECT_EQ(Read().devices[0].hbm_in_use, 0);
+  EXPECT_TRUE(user_->Destroy(large).ok());
+  EXPECT_TRUE(user_->Destroy(tiny).ok());
 }
 
 }  // namespace

@@ -49,9 +49,12 @@ bool OnFake() {
   return plugin != nullptr && std::string_view(plugin) == "fake";
 }
 
+bool is_open = false;
+
 // The library, its cache in a folder of this process. Never closed.
 const PJRT_Api* Libtpu() {
   static const PJRT_Api* const api = [] {
+    is_open = true;
     std::string cache = "/tmp/torus-threads-test-XXXXXX";
     setenv("TORUS_PROGRAM_CACHE", mkdtemp(cache.data()), 1);
     if (OnFake()) setenv("TORUS_ENGINE", NEW_ENGINE, 1);
@@ -76,41 +79,53 @@ struct Source {
   }
 };
 
+// The text with `value` wherever it has `word`.
+std::string With(std::string text, std::string_view word, std::string_view value) {
+  for (size_t at = 0; (at = text.find(word, at)) != text.npos; at += value.size()) {
+    text.replace(at, word.size(), value);
+  }
+  return text;
+}
+
 HloShape Pair() { return ArrayShape(ElementType::kF32, {2}); }
 
 constexpr int64_t kSendChannel = 2, kRecvChannel = 3;
 
-// Sends its argument to the host and returns what comes back.
-Source AskTheHost(const std::string& name) {
+// Sends its argument to the host and returns the `size` numbers that come back.
+Source AskTheHost(const std::string& name, int64_t size = 2) {
   constexpr protozero::pbf_tag_type kIsHostTransfer = 47;
-  const auto started = TupleShape({Pair(), ArrayShape(ElementType::kU32, {}), TokenShape()});
+  const auto started = [](const HloShape& data) {
+    return TupleShape({data, ArrayShape(ElementType::kU32, {}), TokenShape()});
+  };
+  const auto answer = ArrayShape(ElementType::kF32, {size});
   ModuleBuilder m;
   const int64_t x = m.Add("parameter", Pair());
   const int64_t token = m.Add("after-all", TokenShape());
-  const int64_t send = m.Add("send", started, {x, token});
+  const int64_t send = m.Add("send", started(Pair()), {x, token});
   const int64_t sent = m.Add("send-done", TokenShape(), {send});
-  const int64_t recv = m.Add("recv", started, {sent});
-  const int64_t received = m.Add("recv-done", TupleShape({Pair(), TokenShape()}), {recv});
-  m.Add("get-tuple-element", Pair(), {received});
+  const int64_t recv = m.Add("recv", started(answer), {sent});
+  const int64_t received = m.Add("recv-done", TupleShape({answer, TokenShape()}), {recv});
+  m.Add("get-tuple-element", answer, {received});
   for (const int64_t transfer : {send, sent, recv, received}) {
     m[transfer].channel_id = transfer <= sent ? kSendChannel : kRecvChannel;
     m.Others(transfer).add_bool(kIsHostTransfer, true);
   }
   auto module = m.Build();
   module.name = name;
-  return {"module @" + name + R"( {
-  func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  const auto mlir = R"(
+module @NAME {
+  func.func public @main(%x: tensor<2xf32>) -> tensor<SIZExf32> {
     %token = stablehlo.create_token : !stablehlo.token
     %sent = "stablehlo.send"(%x, %token) {
       channel_handle = #stablehlo.channel_handle<handle = 2, type = 2>, is_host_transfer = true
     } : (tensor<2xf32>, !stablehlo.token) -> !stablehlo.token
     %y:2 = "stablehlo.recv"(%sent) {
       channel_handle = #stablehlo.channel_handle<handle = 3, type = 3>, is_host_transfer = true
-    } : (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)
-    return %y#0 : tensor<2xf32>
+    } : (!stablehlo.token) -> (tensor<SIZExf32>, !stablehlo.token)
+    return %y#0 : tensor<SIZExf32>
   }
-})",
-          program::WriteHlo(module)};
+})";
+  return {With(With(mlir, "SIZE", std::to_string(size)), "NAME", name), program::WriteHlo(module)};
 }
 
 Source Double(const std::string& name) {
@@ -129,11 +144,17 @@ Source Double(const std::string& name) {
 }
 
 Source SumOfAll(const std::string& name) {
-  ModuleBuilder m;
+  const auto number = ArrayShape(ElementType::kF32, {});
+  ModuleBuilder m, adder;
   const int64_t x = m.Add("parameter", Pair());
-  m.Add("all-reduce", Pair(), {x});
+  m[m.Add("all-reduce", Pair(), {x})].called = {2};
+  const int64_t a = adder.Add("parameter", number), b = adder.Add("parameter", number);
+  adder[b].parameter_number = 1;
+  adder.Add("add", number, {a, b});
   auto module = m.Build();
   module.name = name;
+  module.computations.push_back(adder.Build().computations[0]);
+  module.computations.back().id = 2;
   return {"module @" + name + R"( attributes {mhlo.num_replicas = 4 : i32} {
   func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
     %sum = "stablehlo.all_reduce"(%x) ({
@@ -168,7 +189,7 @@ Status AddChunk(PJRT_CopyToDeviceStream* stream, std::span<const float> values) 
 // Doubles what one device sends it in one run, well or not.
 class Callback {
  public:
-  enum class Way { kWhole, kInPieces, kTwice, kTooMuch, kTooLittle, kRefuses };
+  enum class Way { kWhole, kInPieces, kTwice, kTooMuch, kTooLittle, kNothing, kRefuses };
 
   explicit Callback(Way way) : way_(way) {}
 
@@ -210,6 +231,8 @@ class Callback {
         break;
       case Way::kTooLittle:
         EXPECT_TRUE(AddChunk(stream, all.first(1)).ok());
+        break;
+      case Way::kNothing:
         break;
       default:
         EXPECT_TRUE(AddChunk(stream, all).ok());
@@ -394,6 +417,15 @@ TEST(HostCallbacks, ThatAnswerWronglyFailTheirRun) {
   EXPECT_TRUE(user.Destroy(*program).ok());
 }
 
+TEST(HostCallbacks, MayHaveNothingToSay) {
+  const auto user = NewUser();
+  const auto program = AskTheHost("nothing", 0).Compile(user);
+  ASSERT_TRUE(program) << program.error().ToString();
+  InThreads(
+      [&](int) { EXPECT_EQ(Outcome(user, *program, Callback::Way::kNothing).ToString(), "OK"); });
+  EXPECT_TRUE(user.Destroy(*program).ok());
+}
+
 TEST(HostCallbacks, OutliveTheirProgram) {
   const auto user = NewUser();
   InThreads([&](int thread) {
@@ -514,6 +546,64 @@ TEST(Replicas, OfThreadsMeetAndPart) {
       kDevices);
   EXPECT_THAT(sums, Each(ElementsAre(6 << 18, 1 << 20)));  // (0+1+2+3) 4^9, 4^10
   EXPECT_THAT(doubles, Each(ElementsAre(1 << 10, 3 << 10)));
+}
+
+// ---- Verification, as TORUS_VERIFY_WITH asks for it
+
+// What this process and its children write to stderr, while this lives.
+class StderrInFile {
+ public:
+  StderrInFile() {
+    std::fflush(stderr);
+    dup2(file_, STDERR_FILENO);
+  }
+  StderrInFile(const StderrInFile&) = delete;
+  ~StderrInFile() {
+    dup2(own_, STDERR_FILENO);
+    close(own_);
+    close(file_);
+    unlink(path_.c_str());
+  }
+
+  std::string Read() const {
+    std::ifstream file(path_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  std::string path_ = "/tmp/torus-threads-test-XXXXXX";
+  const int file_ = mkstemp(path_.data()), own_ = dup(STDERR_FILENO);
+};
+
+size_t Count(std::string_view text, std::string_view word) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(word, at)) != text.npos; at += word.size()) ++count;
+  return count;
+}
+
+TEST(Verify, HearsOfThePrograms) {
+  if (!OnFake())
+    GTEST_SKIP() << "tests/libtpu/test_verify.py does that with a library that compiles";
+  if (is_open) GTEST_SKIP() << "the variable is read once, by a process that other tests have used";
+  constexpr int kPrograms = 5;
+  setenv("TORUS_VERIFY_WITH", NEW_ENGINE, 1);
+  const StderrInFile said;
+  const auto user = NewUser();
+  InThreads([&](int thread) {
+    for (int i = 0; i < kPrograms; ++i) {
+      const auto program = Double(fmt::format("verified_{}_{}", thread, i)).Compile(user);
+      ASSERT_TRUE(program) << program.error().ToString();
+      EXPECT_TRUE(user.Destroy(*program).ok());
+    }
+  });
+  // The fake engine reckons no costs, and what fails is said at once.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  size_t heard = 0;
+  while (heard < kThreads * kPrograms && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    heard = Count(said.Read(), " DOES NOT COMPILE ");
+  }
+  EXPECT_EQ(heard, kThreads * kPrograms) << said.Read();
 }
 
 }  // namespace

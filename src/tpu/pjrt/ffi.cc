@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "tpu/pjrt/extensions.h"
 #include "tpu/pjrt/ffi_abi.h"
 
 namespace torus::pjrt::ffi {
@@ -24,13 +25,9 @@ Error* MakeError(const Api* api, const Status& status) {
 
 Result<const Extension*> FindExtension(const Engine& engine) {
   if (!engine.status().ok()) return torus::Error(engine.status());
-  for (auto* base = engine.api()->extension_start; base != nullptr; base = base->next) {
-    if (static_cast<int>(base->type) == kFfiExtensionType &&
-        engine.api()->pjrt_api_version.minor_version >= kOldestMinor &&
-        base->struct_size >= sizeof(Extension)) {
-      return reinterpret_cast<const Extension*>(base);
-    }
-  }
+  const auto* found = FindInList<Extension>(engine.api()->extension_start, kFfiExtensionType);
+  if (found != nullptr && engine.api()->pjrt_api_version.minor_version >= kOldestMinor)
+    return found;
   return Unimplemented(
       "The engine has no PJRT FFI extension of 0.{} or newer, so no code of Torus can run in its "
       "programs.",

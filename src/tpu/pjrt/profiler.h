@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tpu/pjrt/api.h"
+#include "tpu/pjrt/extensions.h"
 
 namespace torus::pjrt {
 
@@ -78,13 +78,7 @@ struct ProfilerExtension {
 
 // The extension of that kind in a list; null where there is none.
 inline const ProfilerExtension* FindProfilerExtension(const PJRT_Extension_Base* list) {
-  for (; list != nullptr; list = list->next) {
-    if (list->type == PJRT_Extension_Type_Profiler &&
-        list->struct_size >= sizeof(ProfilerExtension)) {
-      return reinterpret_cast<const ProfilerExtension*>(list);
-    }
-  }
-  return nullptr;
+  return FindInList<ProfilerExtension>(list, PJRT_Extension_Type_Profiler);
 }
 
 }  // namespace torus::pjrt

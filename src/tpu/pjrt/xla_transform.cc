@@ -2,6 +2,7 @@
 #include "tpu/pjrt/xla_transform.h"
 
 #include "base/mutex.h"
+#include "tpu/pjrt/extensions.h"
 #include "tpu/pjrt/xla_transform_abi.h"
 
 namespace torus::pjrt {
@@ -17,12 +18,9 @@ constexpr std::string_view kName = "torus";
 
 Result<const Extension*> FindExtension(const Engine& engine) {
   if (!engine.status().ok()) return torus::Error(engine.status());
-  for (auto* base = engine.api()->extension_start; base != nullptr; base = base->next) {
-    if (static_cast<int>(base->type) == xla_transform::kExtensionType &&
-        base->struct_size >= sizeof(Extension)) {
-      return reinterpret_cast<const Extension*>(base);
-    }
-  }
+  const auto* found =
+      FindInList<Extension>(engine.api()->extension_start, xla_transform::kExtensionType);
+  if (found != nullptr) return found;
   return Unimplemented("The engine does not show its programs (no PJRT extension XlaTransform).");
 }
 

@@ -363,6 +363,20 @@ PJRT_Error* OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* args) {
   return nullptr;
 }
 
+// A topology without devices says nothing, and a program compiled for it is never loaded.
+
+PJRT_Error* TopologyCreate(PJRT_TopologyDescription_Create_Args* args) {
+  static PJRT_TopologyDescription topology;
+  args->topology = &topology;
+  return nullptr;
+}
+
+PJRT_Error* CompileAheadOfTime(PJRT_Compile_Args* args) {
+  args->executable =
+      new PJRT_Executable{.words = ReadWords(args->program->code, args->program->code_size)};
+  return nullptr;
+}
+
 PJRT_Error* ContextCreate(PJRT_ExecuteContext_Create_Args* args) {
   args->context = new PJRT_ExecuteContext;
   return nullptr;
@@ -413,7 +427,6 @@ PJRT_Api MakeApi() {
   api.PJRT_Plugin_Initialize = PluginInitialize;
   api.PJRT_Event_Destroy = EventDestroy;
   api.PJRT_Event_OnReady = EventOnReady;
-  api.PJRT_Event_Await = EventAwait;
   api.PJRT_Client_Create = ClientCreate;
   api.PJRT_Client_Destroy = ClientDestroy;
   api.PJRT_Client_PlatformName = PlatformName;
@@ -456,8 +469,11 @@ PJRT_Api MakeApi() {
 torus::pjrt::Table MakeNewApi() {
   PJRT_Api api = MakeApi();
   api.extension_start = fake::Extensions();
+  api.PJRT_Event_Await = EventAwait;
   api.PJRT_Buffer_ToHostBuffer = ToHost;
   api.PJRT_Executable_OptimizedProgram = OptimizedProgram;
+  api.PJRT_TopologyDescription_Create = TopologyCreate;
+  api.PJRT_Compile = CompileAheadOfTime;
   api.PJRT_ExecuteContext_Create = ContextCreate;
   api.PJRT_ExecuteContext_Destroy = ContextDestroy;
   torus::pjrt::Table table{};

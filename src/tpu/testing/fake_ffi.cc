@@ -1,9 +1,9 @@
 // XLA's table of FFI functions over Signals, and call frames made of arrays.
 #include "tpu/testing/fake_ffi.h"
 
-#include <cstdio>
-#include <cstring>
-#include <optional>
+#include <algorithm>
+#include <deque>
+#include <sstream>
 
 #include "base/mutex.h"
 #include "tpu/pjrt/ffi_abi.h"
@@ -135,29 +135,68 @@ class BufferList {
   std::vector<ffi::Buffer*> pointers_;
 };
 
-// The one integer that attributes of Torus's calls are.
-class IntAttribute {
+// The attributes of Torus's calls, as a backend_config has them: "{channel = 3 : i64}", and
+// "{of = array<i64: 1, 2>}".
+class AttributeList {
  public:
-  explicit IntAttribute(const std::string& text) {
-    char name[64] = {};
-    if (std::sscanf(text.c_str(), "{%63s = %ld : i64}", name, &number_) == 2) name_ = name;
-    span_ = {name_.data(), name_.size()};
+  explicit AttributeList(std::string_view text) {
+    constexpr std::string_view kIs = " = ", kArrayBegins = "array<i64:";
+    while (text.starts_with('{') || text.starts_with(", ")) {
+      text.remove_prefix(text.starts_with('{') ? 1 : 2);
+      const size_t is = text.find(kIs);
+      if (is == text.npos) break;
+      Entry& entry = entries_.emplace_back();
+      entry.name = text.substr(0, is);
+      text.remove_prefix(is + kIs.size());
+      entry.is_array = text.starts_with(kArrayBegins);
+      if (entry.is_array) text.remove_prefix(kArrayBegins.size());
+      const size_t end = text.find_first_of(entry.is_array ? ">" : ",}");
+      ReadNumbers(text.substr(0, end), entry.numbers);
+      text.remove_prefix(std::min(text.size(), end + (entry.is_array ? 1 : 0)));
+    }
+    for (Entry& entry : entries_) Point(entry);
   }
-  IntAttribute(const IntAttribute&) = delete;
+  AttributeList(const AttributeList&) = delete;
 
   ffi::Attributes get() {
-    return {sizeof(ffi::Attributes), nullptr, name_.empty() ? 0 : 1, &kind_, &names_, &values_};
+    return {sizeof(ffi::Attributes), nullptr,       static_cast<int64_t>(entries_.size()),
+            kinds_.data(),           names_.data(), values_.data()};
   }
 
  private:
-  static constexpr int32_t kScalar = 3, kS64 = 5;
-  std::string name_;
-  int64_t number_ = 0;
-  ffi::ByteSpan span_{};
-  ffi::Scalar scalar_{kS64, &number_};
-  int32_t kind_ = kScalar;
-  ffi::ByteSpan* names_ = &span_;
-  void* values_ = &scalar_;
+  static constexpr int32_t kArray = 1, kScalar = 3, kS64 = 5;
+  struct ArrayValue {
+    int32_t dtype;
+    size_t size;
+    void* data;
+  };
+  struct Entry {
+    std::string name;
+    std::vector<int64_t> numbers;
+    bool is_array = false;
+    ffi::ByteSpan span{};
+    ffi::Scalar scalar{};
+    ArrayValue array{};
+  };
+
+  static void ReadNumbers(std::string_view text, std::vector<int64_t>& numbers) {
+    std::istringstream stream{std::string(text)};
+    for (int64_t number = 0; stream >> number; stream.ignore(1, ',')) numbers.push_back(number);
+  }
+
+  void Point(Entry& entry) {
+    entry.span = {entry.name.data(), entry.name.size()};
+    entry.scalar = {kS64, entry.numbers.data()};
+    entry.array = {kS64, entry.numbers.size(), entry.numbers.data()};
+    kinds_.push_back(entry.is_array ? kArray : kScalar);
+    names_.push_back(&entry.span);
+    values_.push_back(entry.is_array ? static_cast<void*>(&entry.array) : &entry.scalar);
+  }
+
+  std::deque<Entry> entries_;
+  std::vector<int32_t> kinds_;
+  std::vector<ffi::ByteSpan*> names_;
+  std::vector<void*> values_;
 };
 
 Status Take(void* error) {
@@ -201,12 +240,12 @@ Status RunCall(const Call& call) {
   }
   ffi::ExecutionContext context{call.device, call.user_data};
   BufferList arguments(call.arguments), results(call.results);
-  IntAttribute attribute(call.attributes);
+  AttributeList attributes(call.attributes);
   ffi::CallFrame frame = EmptyFrame();
   frame.context = &context;
   frame.arguments = arguments.get();
   frame.results = results.get();
-  frame.attributes = attribute.get();
+  frame.attributes = attributes.get();
   const Status returned = Take(handler(&frame));
   const std::unique_ptr<ffi::Future> future(frame.future);
   if (!returned.ok() || future == nullptr) return returned;

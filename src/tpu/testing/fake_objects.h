@@ -81,6 +81,7 @@ struct PJRT_LoadedExecutable {
   torus::Mutex mutex = {};
   std::map<int, Launch> launches TORUS_GUARDED_BY(mutex) = {};
 };
+struct PJRT_TopologyDescription {};
 struct PJRT_SerializedExecutable {
   std::string bytes;
 };

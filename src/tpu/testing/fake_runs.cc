@@ -178,18 +178,20 @@ struct Part {
   }
 };
 
+// As a C engine fills it: a type of later versions has no place in the header's enum.
+PJRT_Extension_Base Base(size_t size, int type, PJRT_Extension_Base* next) {
+  PJRT_Extension_Base base{size, {}, next};
+  std::memcpy(&base.type, &type, sizeof(type));
+  return base;
+}
+
 }  // namespace
 
 PJRT_Extension_Base* Extensions() {
   static xla_transform::Extension transform{
-      {sizeof(transform), static_cast<PJRT_Extension_Type>(xla_transform::kExtensionType), nullptr},
-      SetHook,
-      ClearHook};
-  static ffi::Extension calls{
-      {sizeof(calls), static_cast<PJRT_Extension_Type>(ffi::kFfiExtensionType), &transform.base},
-      RegisterTypeOf,
-      AddUserData,
-      RegisterHandlerOf};
+      Base(sizeof(transform), xla_transform::kExtensionType, nullptr), SetHook, ClearHook};
+  static ffi::Extension calls{Base(sizeof(calls), ffi::kFfiExtensionType, &transform.base),
+                              RegisterTypeOf, AddUserData, RegisterHandlerOf};
   return &calls.base;
 }
 

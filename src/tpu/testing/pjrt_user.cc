@@ -116,13 +116,21 @@ Result<std::vector<float>> PjrtUser::ToHost(PJRT_Buffer* buffer) const {
   args.src = buffer;
   TORUS_RETURN_IF_ERROR(Take(api_->PJRT_Buffer_ToHostBuffer(&args)));
   std::vector<float> values(args.dst_size / sizeof(float));
-  args.dst = values.data();
-  TORUS_RETURN_IF_ERROR(Take(api_->PJRT_Buffer_ToHostBuffer(&args)));
   auto await = MakeArgs<PJRT_Event_Await_Args>();
   auto destroy = MakeArgs<PJRT_Event_Destroy_Args>();
-  await.event = destroy.event = args.event;
-  TORUS_RETURN_IF_ERROR(Take(api_->PJRT_Event_Await(&await)));
+  if (values.empty()) {  // a copy to null asks for the size again
+    auto ready = MakeArgs<PJRT_Buffer_ReadyEvent_Args>();
+    ready.buffer = buffer;
+    TORUS_RETURN_IF_ERROR(Take(api_->PJRT_Buffer_ReadyEvent(&ready)));
+    await.event = destroy.event = ready.event;
+  } else {
+    args.dst = values.data();
+    TORUS_RETURN_IF_ERROR(Take(api_->PJRT_Buffer_ToHostBuffer(&args)));
+    await.event = destroy.event = args.event;
+  }
+  const Status copied = Take(api_->PJRT_Event_Await(&await));
   TORUS_RETURN_IF_ERROR(Take(api_->PJRT_Event_Destroy(&destroy)));
+  if (!copied.ok()) return Error(copied);
   return values;
 }
 
