@@ -12,10 +12,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <limits>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -192,8 +194,8 @@ std::vector<File> ListFiles(const Fd& folder) {
     if (name.ends_with(kUnfinished) && status.st_mtime < time(nullptr) - kSurelyDead) {
       unlinkat(folder.get(), name.c_str(), 0);
     } else if (name.ends_with(kEnding)) {
-      files.push_back({name, std::max<int64_t>(status.st_size, status.st_blocks * 512),
-                       status.st_mtim});
+      files.push_back(
+          {name, std::max<int64_t>(status.st_size, status.st_blocks * 512), status.st_mtim});
     }
   }
   closedir(listing);
@@ -205,12 +207,54 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// What the user set; the default where that cannot be read.
+int64_t LimitFromEnvironment(int64_t default_bytes) {
+  constexpr char kName[] = "TORUS_PROGRAM_CACHE_MAX_SIZE";
+  const auto text = Variable(kName);
+  if (text.empty()) return default_bytes;
+  const auto limit = ParseCacheSize(text);
+  if (limit) return *limit;
+  std::fprintf(stderr, "libtpu.so keeps up to %lld bytes of compiled programs: %s is %s.\n",
+               static_cast<long long>(default_bytes), kName, limit.error().message().c_str());
+  return default_bytes;
+}
+
 }  // namespace
+
+Result<int64_t> ParseCacheSize(std::string_view text) {
+  const auto wrong = [text] {
+    return InvalidArgument(
+        "{}, which is no size: bytes, also as 500M or 2GiB, -1 for no limit, or 0 for no cache",
+        text);
+  };
+  constexpr std::string_view kUnits = "KMGT";
+  int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error != std::errc()) return wrong();
+  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  if (bytes == -1 && unit.empty()) return std::numeric_limits<int64_t>::max();
+  if (bytes < 0) return wrong();
+  size_t power = 0;
+  if (!unit.empty() && unit != "B") {
+    power = kUnits.find(unit.front() == 'k' ? 'K' : unit.front()) + 1;
+    unit.remove_prefix(1);
+    if (power == 0) return wrong();
+  }
+  const int64_t thousand = unit.starts_with('i') ? 1024 : 1000;
+  if (thousand == 1024) unit.remove_prefix(1);
+  if (!unit.empty() && unit != "B") return wrong();
+  for (; power > 0; --power) {
+    if (__builtin_mul_overflow(bytes, thousand, &bytes)) return wrong();
+  }
+  return bytes;
+}
 
 ProgramCacheOptions ProgramCacheOptions::FromEnvironment() {
   ProgramCacheOptions options;
   const auto named = Variable("TORUS_PROGRAM_CACHE");
   if (named == "off") return options;
+  options.limit_bytes = LimitFromEnvironment(options.limit_bytes);
+  if (options.limit_bytes == 0) return options;
   options.named = !named.empty();
   if (options.named) {
     options.folder = named;
@@ -227,8 +271,8 @@ ProgramCacheOptions ProgramCacheOptions::FromEnvironment() {
 
 ProgramCache::ProgramCache(ProgramCacheOptions options)
     : options_(std::move(options)),
-      since_trim_(static_cast<int64_t>(
-          Random() % std::max<uint64_t>(options_.limit_bytes / kTrimEvery, 1))) {}
+      since_trim_(static_cast<int64_t>(Random() %
+                                       std::max<uint64_t>(options_.limit_bytes / kTrimEvery, 1))) {}
 
 std::optional<ProgramCache::Entry> ProgramCache::Find(std::string_view key) {
   if (!on()) return std::nullopt;
@@ -278,9 +322,8 @@ void ProgramCache::Trim(const Fd& folder) const {
   int64_t total = 0;
   for (const File& file : files) total += file.bytes;
   if (total <= options_.limit_bytes) return;
-  std::ranges::sort(files, {}, [](const File& file) {
-    return std::pair(file.used.tv_sec, file.used.tv_nsec);
-  });
+  std::ranges::sort(
+      files, {}, [](const File& file) { return std::pair(file.used.tv_sec, file.used.tv_nsec); });
   for (const File& file : files) {
     if (total <= options_.limit_bytes - options_.limit_bytes / kLetGo) return;
     if (unlinkat(folder.get(), file.name.c_str(), 0) == 0) total -= file.bytes;

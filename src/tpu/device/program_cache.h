@@ -31,8 +31,14 @@ struct ProgramCacheOptions {
   int64_t limit_bytes = int64_t{2} << 30;  // beyond it, what was used longest ago goes
 
   // TORUS_PROGRAM_CACHE: a folder, or "off". Else torus/programs in XDG_CACHE_HOME or ~/.cache.
+  // TORUS_PROGRAM_CACHE_MAX_SIZE: the limit, as ParseCacheSize has it, 0 for "off"; one that cannot
+  // be read is told on stderr, and the default stands.
   static ProgramCacheOptions FromEnvironment();
 };
+
+// Bytes: "1000000", "500M" (a million each), "2Gi" or "2GiB" (2^30 each). "-1" is JAX's word for no
+// limit: the largest number. INVALID_ARGUMENT for anything else.
+Result<int64_t> ParseCacheSize(std::string_view text);
 
 class ProgramCache {
  public:

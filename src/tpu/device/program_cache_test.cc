@@ -15,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -250,9 +251,8 @@ TEST_F(ProgramCacheTest, IsOffWhereOthersCouldWrite) {
 
 TEST_F(ProgramCacheTest, SaysOnceWhyANamedFolderCannotBeUsed) {
   Write(root_ / "a", "a file");
-  EXPECT_EQ(Complaint(Options()),
-            "libtpu.so keeps no compiled programs in TORUS_PROGRAM_CACHE: " + folder() +
-                " cannot be made: Not a directory.\n");
+  EXPECT_EQ(Complaint(Options()), "libtpu.so keeps no compiled programs in TORUS_PROGRAM_CACHE: " +
+                                      folder() + " cannot be made: Not a directory.\n");
   auto options = Options();
   options.named = false;
   EXPECT_EQ(Complaint(options), "");
@@ -287,6 +287,53 @@ TEST_F(ProgramCacheTest, ALimitOnFilesDoesNotEndTheProcess) {
             }),
             0);
   EXPECT_THAT(Files(), IsEmpty());
+}
+
+TEST(ProgramCacheSizeTest, IsReadAsOthersWriteIt) {
+  const std::pair<const char*, int64_t> sizes[] = {{"0", 0},
+                                                   {"1000000", 1'000'000},
+                                                   {"7B", 7},
+                                                   {"5k", 5'000},
+                                                   {"500M", 500'000'000},
+                                                   {"3GB", 3'000'000'000},
+                                                   {"2Ki", 2048},
+                                                   {"2GiB", int64_t{2} << 30},
+                                                   {"1T", 1'000'000'000'000},
+                                                   {"-1", std::numeric_limits<int64_t>::max()}};
+  for (const auto& [text, bytes] : sizes) {
+    const auto parsed = ParseCacheSize(text);
+    ASSERT_TRUE(parsed) << text;
+    EXPECT_EQ(*parsed, bytes) << text;
+  }
+  for (const char* text : {"", "much", "-2", "-1M", "5x", "5Gx", "5GiBs", "iB", "5 G", "1.5G", "+5",
+                           "5Bi", "9223372036854775808", "9007199254740993Ki", "10000000T"}) {
+    const auto parsed = ParseCacheSize(text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_EQ(parsed.error().code(), Code::kInvalidArgument);
+  }
+}
+
+TEST(ProgramCacheSizeTest, IsTheUsersOrTheDefault) {
+  const auto options_with = [](const char* size) {
+    setenv("TORUS_PROGRAM_CACHE", "/mine", 1);
+    setenv("TORUS_PROGRAM_CACHE_MAX_SIZE", size, 1);
+    const auto options = ProgramCacheOptions::FromEnvironment();
+    unsetenv("TORUS_PROGRAM_CACHE_MAX_SIZE");
+    unsetenv("TORUS_PROGRAM_CACHE");
+    return options;
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(options_with("").limit_bytes, int64_t{2} << 30);
+  EXPECT_EQ(options_with("5M").limit_bytes, 5'000'000);
+  EXPECT_FALSE(ProgramCache(options_with("0")).on());
+  EXPECT_TRUE(ProgramCache(options_with("-1")).Takes(size_t{1} << 40));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(options_with("5 M").limit_bytes, int64_t{2} << 30);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "libtpu.so keeps up to 2147483648 bytes of compiled programs: "
+            "TORUS_PROGRAM_CACHE_MAX_SIZE is 5 M, which is no size: bytes, also as 500M or 2GiB, "
+            "-1 for no limit, or 0 for no cache.\n");
 }
 
 TEST(ProgramCacheOptionsTest, NameTheFolder) {
