@@ -14,6 +14,10 @@
 namespace torus::worker {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr char kVerify[] = "torus-verify";
+
 // A link when the file may be read by all (the VM's users are strangers to it), else a copy.
 Status Pin(const std::string& source, const std::string& target) {
   struct stat info;
@@ -30,7 +34,7 @@ Status Pin(const std::string& source, const std::string& target) {
       linkat(AT_FDCWD, source.c_str(), AT_FDCWD, making.c_str(), AT_SYMLINK_FOLLOW) == 0;
   if (!linked) {
     std::error_code error;
-    std::filesystem::copy_file(source, making, error);
+    fs::copy_file(source, making, error);
     if (error) return ErrnoStatus(error.value(), "copy", source);
     if (chmod(making.c_str(), 0755) != 0) return ErrnoStatus(errno, "set the mode of", making);
   }
@@ -39,10 +43,22 @@ Status Pin(const std::string& source, const std::string& target) {
   return {};
 }
 
+// Before libtpu.so, by which a start that was cut off tells that it is still to be done.
+Status PinVerify(const std::string& folder, const std::string& libtpu) {
+  if (access((folder + "/libtpu.so").c_str(), F_OK) == 0) return {};
+  std::error_code error;
+  for (const fs::path& file : {fs::path(libtpu), fs::canonical(libtpu, error)}) {
+    const fs::path program = file.parent_path() / kVerify;
+    if (access(program.c_str(), F_OK) == 0) return Pin(program, folder + "/" + kVerify);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status PinBuild(const std::string& folder, const std::string& libtpu, const std::string& engine) {
   TORUS_RETURN_IF_ERROR(MakeFolders(folder + "/engine", 0755));
+  TORUS_RETURN_IF_ERROR(PinVerify(folder, libtpu));
   TORUS_RETURN_IF_ERROR(Pin(libtpu, folder + "/libtpu.so"));
   return Pin(engine, folder + "/engine/xla_cpu.so");
 }
