@@ -33,7 +33,7 @@ def test_jax_finds_the_tpu_with_nothing_set(installed):
     assert "warn" not in done.stderr.lower(), done.stderr
 
 
-@pytest.mark.parametrize("library", ["libtpu.so", "engine/xla_cpu.so"])
+@pytest.mark.parametrize("library", ["libtpu.so", "torus-verify", "engine/xla_cpu.so"])
 def test_it_needs_no_newer_glibc(installed, library):
     versions = subprocess.run(["readelf", "-V", installed / "libtpu" / library], capture_output=True,
                               text=True, check=True).stdout
@@ -45,6 +45,17 @@ def test_it_has_libtpus_sdk(installed):
     code = "from libtpu import sdk; print(sdk.tpumonitoring.get_metric('nonsense').data())"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           env=os.environ | {"PYTHONPATH": str(installed)}).stdout == "[]\n"
+
+
+def test_torus_verify_runs_from_it(installed):
+    """Torus's own library stands in for Google's."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import jax; print(jax.jit(lambda x: x @ x)(jax.numpy.ones((4, 4))).sum())"],
+        capture_output=True, text=True, env=os.environ | {
+            "PYTHONPATH": str(installed), "TPU_LIBRARY_PATH": str(installed / "libtpu/libtpu.so"),
+            "JAX_PLATFORMS": "tpu", "TORUS_VERIFY_WITH": str(installed / "libtpu/libtpu.so")})
+    assert done.stdout == "64.0\n", done.stderr
+    assert "torus-verify: jit__lambda compiles for a real TPU v4" in done.stderr, done.stderr
 
 
 def test_licences_lie_beside_the_engine(installed):
@@ -77,3 +88,5 @@ def test_it_opens_on_debian_11(installed, tmp_path):
     done = subprocess.run(["chroot", root, "python3", "-c", OPEN, "/libtpu/libtpu.so"], capture_output=True,
                           text=True, timeout=120)
     assert done.stdout == "client\n", done.stderr
+    done = subprocess.run(["chroot", root, "/libtpu/torus-verify"], capture_output=True, text=True, timeout=60)
+    assert done.stderr.startswith("usage: torus-verify"), done.stderr
