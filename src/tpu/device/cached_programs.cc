@@ -96,11 +96,8 @@ std::optional<LoadedProgram> LoadCached(State& s, PJRT_Client* client, const std
     s.program_cache.Remove(key);
     return std::nullopt;
   }
-  auto& fingerprint = entry->fingerprint;
   return LoadedProgram{args.loaded_executable,
-                       fingerprint.empty()
-                           ? nullptr
-                           : std::make_shared<const std::string>(std::move(fingerprint))};
+                       std::make_shared<const ProgramCache::Entry>(*std::move(entry))};
 }
 
 void KeepCompiled(State& s, PJRT_LoadedExecutable* executable, const std::string& key) {

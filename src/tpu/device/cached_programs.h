@@ -23,7 +23,7 @@ std::optional<std::string> CacheKey(State& s, const PJRT_Client_Compile_Args& ar
 
 struct LoadedProgram {
   PJRT_LoadedExecutable* executable;
-  std::shared_ptr<const std::string> fingerprint;  // as Program has it
+  std::shared_ptr<const ProgramCache::Entry> from;
 };
 
 // Loads a kept program for the client. None where there is none that can be loaded.

@@ -98,6 +98,45 @@ TEST_F(CachedPrograms, TheSecondProcessDoesNotCompile) {
   EXPECT_EQ(Compilations(use), 0);
 }
 
+std::string Serialize(const PjrtUser& user, PJRT_LoadedExecutable* loaded) {
+  auto get = MakeArgs<PJRT_LoadedExecutable_GetExecutable_Args>();
+  get.loaded_executable = loaded;
+  EXPECT_EQ(user.api()->PJRT_LoadedExecutable_GetExecutable(&get), nullptr);
+  auto args = MakeArgs<PJRT_Executable_Serialize_Args>();
+  auto destroy = MakeArgs<PJRT_Executable_Destroy_Args>();
+  args.executable = destroy.executable = get.executable;
+  EXPECT_EQ(user.api()->PJRT_Executable_Serialize(&args), nullptr);
+  EXPECT_EQ(user.api()->PJRT_Executable_Destroy(&destroy), nullptr);  // the bytes are still there
+  std::string bytes(args.serialized_bytes, args.serialized_bytes_size);
+  args.serialized_executable_deleter(args.serialized_executable);
+  return bytes;
+}
+
+PJRT_LoadedExecutable* Load(const PjrtUser& user, const std::string& bytes) {
+  auto args = MakeArgs<PJRT_Executable_DeserializeAndLoad_Args>();
+  args.client = user.client();
+  args.serialized_executable = bytes.data();
+  args.serialized_executable_size = bytes.size();
+  EXPECT_EQ(user.api()->PJRT_Executable_DeserializeAndLoad(&args), nullptr);
+  return args.loaded_executable;
+}
+
+// The engine would serialize what it loaded without its code.
+TEST_F(CachedPrograms, WhatWasLoadedIsSerializedAsItCame) {
+  const auto serialize = [](const PjrtUser& user) {
+    const auto program = user.Compile(kProgram);
+    auto bytes = program ? Serialize(user, *program) : "";
+    EXPECT_TRUE(user.Destroy(*program).ok());
+    return bytes;
+  };
+  const auto compiled = serialize(Framework());
+  const auto user = Framework();
+  EXPECT_EQ(Compilations([&] { EXPECT_EQ(serialize(user), compiled); }), 0);
+  auto* const loaded = Load(user, compiled);
+  EXPECT_EQ(Serialize(user, loaded), compiled);
+  EXPECT_TRUE(user.Destroy(loaded).ok());
+}
+
 TEST_F(CachedPrograms, AnotherCompilationIsAnother) {
   ASSERT_EQ(CompilationsOf(Framework()), 1);
   EXPECT_EQ(CompilationsOf(Framework(), "name=g outputs=1 bytes=1024 temp=64"), 1);

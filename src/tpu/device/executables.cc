@@ -66,7 +66,7 @@ bool AsksForRun(const program::HloModule& module) {
 PJRT_Error* ExecutableDestroy(PJRT_Executable_Destroy_Args* args) {
   State& s = state();
   s.executables.Take(args->executable);
-  s.fingerprints.Take(args->executable);
+  s.loaded_from.Take(args->executable);
   const auto loaded = s.unloaded.Take(args->executable);
   PJRT_Error* error = s.engine.Call(pjrt::kExecutable_Destroy, args);
   if (loaded) {
@@ -104,20 +104,40 @@ PJRT_Error* GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args) {
 
 PJRT_Error* Fingerprint(PJRT_Executable_Fingerprint_Args* args) {
   State& s = state();
-  const auto compiled = s.fingerprints.Find(args->executable);
-  if (!compiled) return s.engine.Call(pjrt::kExecutable_Fingerprint, args);
-  args->executable_fingerprint = (*compiled)->data();
-  args->executable_fingerprint_size = (*compiled)->size();
+  const auto from = s.loaded_from.Find(args->executable);
+  if (!from || (*from)->fingerprint.empty()) {
+    return s.engine.Call(pjrt::kExecutable_Fingerprint, args);
+  }
+  args->executable_fingerprint = (*from)->fingerprint.data();
+  args->executable_fingerprint_size = (*from)->fingerprint.size();
   return nullptr;
 }
 
 PJRT_Error* LoadedFingerprint(PJRT_LoadedExecutable_Fingerprint_Args* args) {
   State& s = state();
   const auto program = s.programs.Find(args->executable);
-  const auto compiled = program ? (*program)->fingerprint : nullptr;
-  if (compiled == nullptr) return s.engine.Call(pjrt::kLoadedExecutable_Fingerprint, args);
-  args->executable_fingerprint = compiled->data();
-  args->executable_fingerprint_size = compiled->size();
+  const auto from = program ? (*program)->loaded_from : nullptr;
+  if (from == nullptr || from->fingerprint.empty()) {
+    return s.engine.Call(pjrt::kLoadedExecutable_Fingerprint, args);
+  }
+  args->executable_fingerprint = from->fingerprint.data();
+  args->executable_fingerprint_size = from->fingerprint.size();
+  return nullptr;
+}
+
+// What was loaded is serialized as it came: the engine would leave out its code, and what is loaded
+// from that does not run.
+PJRT_Error* Serialize(PJRT_Executable_Serialize_Args* args) {
+  State& s = state();
+  const auto from = s.loaded_from.Find(args->executable);
+  if (!from) return s.engine.Call(pjrt::kExecutable_Serialize, args);
+  using Owner = std::shared_ptr<const ProgramCache::Entry>;
+  args->serialized_bytes = (*from)->executable.data();
+  args->serialized_bytes_size = (*from)->executable.size();
+  args->serialized_executable = reinterpret_cast<PJRT_SerializedExecutable*>(new Owner(*from));
+  args->serialized_executable_deleter = [](PJRT_SerializedExecutable* owner) {
+    delete reinterpret_cast<Owner*>(owner);
+  };
   return nullptr;
 }
 
@@ -158,8 +178,8 @@ PJRT_Error* GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args) {
   if (PJRT_Error* error = s.engine.Call(slot, args)) return error;
   const auto program = s.programs.Find(args->loaded_executable);
   if (program && (*program)->facts) s.executables.Insert(args->executable, (*program)->facts);
-  if (program && (*program)->fingerprint) {
-    s.fingerprints.Insert(args->executable, (*program)->fingerprint);
+  if (program && (*program)->loaded_from) {
+    s.loaded_from.Insert(args->executable, (*program)->loaded_from);
   }
   return nullptr;
 }
@@ -170,6 +190,7 @@ void OverrideExecutableFunctions(pjrt::Table& table) {
   Override(table, pjrt::kExecutable_GetCompiledMemoryStats, GetCompiledMemoryStats);
   Override(table, pjrt::kExecutable_GetCostAnalysis, GetCostAnalysis);
   Override(table, pjrt::kExecutable_Fingerprint, Fingerprint);
+  Override(table, pjrt::kExecutable_Serialize, Serialize);
   Override(table, pjrt::kLoadedExecutable_Fingerprint, LoadedFingerprint);
 }
 

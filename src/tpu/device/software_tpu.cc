@@ -101,6 +101,7 @@ const PJRT_Api* MakeSoftwareTpu(Result<const PJRT_Api*> engine, SoftwareTpuOptio
   OverrideClientFunctions(*table);
   OverrideBufferFunctions(*table);
   OverrideProgramFunctions(*table);
+  OverrideRunFunctions(*table);
   OverrideExecutableFunctions(*table);
   OverrideTopologyFunctions(*table);
   OverrideStreamFunctions(*table);

@@ -111,8 +111,9 @@ struct Program {
 
   Client* client = nullptr;
   std::string name = "a program";
-  // Null: the engine's own. Of a program that was loaded: what it had when it was compiled.
-  std::shared_ptr<const std::string> fingerprint;
+  // What it was loaded from; null: it was compiled. The engine tells another fingerprint of it, and
+  // serializes it without its code.
+  std::shared_ptr<const ProgramCache::Entry> loaded_from;
   std::vector<Device*> devices;        // it runs on these, in the order of its argument lists
   int64_t output_bytes = 0;            // a device's, less what it takes over from donated arguments
   int64_t temporary_bytes = 0;         // a device's, while it runs
@@ -160,8 +161,8 @@ struct State {
   PointerMap<MemorySpace> memories;             // by PJRT_Memory
   PointerMap<Buffer> buffers;                   // by PJRT_Buffer
   PointerMap<Program*> programs;                // by PJRT_LoadedExecutable, owned
-  PointerMap<std::shared_ptr<const Facts>> executables;         // by PJRT_Executable
-  PointerMap<std::shared_ptr<const std::string>> fingerprints;  // by PJRT_Executable; see Program
+  PointerMap<std::shared_ptr<const Facts>> executables;                // by PJRT_Executable
+  PointerMap<std::shared_ptr<const ProgramCache::Entry>> loaded_from;  // by PJRT_Executable
   PointerMap<Transfer*> transfers;  // by PJRT_AsyncHostToDeviceTransferManager, owned
 };
 
@@ -173,6 +174,7 @@ void OverrideClientFunctions(pjrt::Table& table);
 void OverrideBufferFunctions(pjrt::Table& table);
 void OverrideTopologyFunctions(pjrt::Table& table);
 void OverrideProgramFunctions(pjrt::Table& table);
+void OverrideRunFunctions(pjrt::Table& table);
 
 // Sets a function by its typed form. All PJRT functions have one machine-level signature.
 template <typename Args>
@@ -204,6 +206,11 @@ void StrikeBuffer(const PJRT_Buffer* buffer);
 // Counts `bytes` as promised until `buffer` is ready.
 void PromiseUntilReady(PJRT_Buffer* buffer, const std::shared_ptr<HostMemory>& host, int64_t bytes);
 
+// Programs.
+
+// The program of a loaded executable, read when it is first seen; null where it cannot be read.
+// `client`: whose it is, where known; one for any device does not tell.
+Program* FindProgram(State& s, PJRT_LoadedExecutable* loaded, Client* client = nullptr);
 // PJRT_LoadedExecutable_Execute, with callbacks if the caller has any. `devices`: where each
 // argument list runs.
 PJRT_Error* ExecuteUntraced(State& s, const Program& program,

@@ -209,6 +209,7 @@ PJRT_Error* Load(PJRT_Executable_DeserializeAndLoad_Args* args) {
   if (words.contains("unloadable")) {
     return Fail(PJRT_Error_Code_INVALID_ARGUMENT, "the fake cannot load it");
   }
+  words["loaded"] = "";  // so that it serializes as something else
   args->loaded_executable =
       new PJRT_LoadedExecutable{{.words = std::move(words), .fingerprint = "loaded"},
                                 {args->client->device_list[0]},
