@@ -185,33 +185,34 @@ class Plane {
   int64_t AddEventName(std::string_view name, std::string_view display_name, const Stats& stats,
                        int64_t id = 0) {
     if (id == 0) id = ++last_event_name_;
-    std::string message;
-    pbf_writer metadata(message);
-    metadata.add_int64(metadata_field::kId, id);
-    metadata.add_string(metadata_field::kName, name.data(), name.size());
-    metadata.add_string(metadata_field::kDisplayName, display_name.data(), display_name.size());
-    message += Encode(metadata_field::kStats, stats);
-    pbf_writer entry(writer_, plane_field::kEventMetadata);
-    entry.add_int64(kMapKey, id);
-    entry.add_message(kMapValue, message);
+    std::string rest;
+    pbf_writer(rest).add_string(metadata_field::kDisplayName, display_name.data(),
+                                display_name.size());
+    rest += Encode(metadata_field::kStats, stats);
+    AddToTable(plane_field::kEventMetadata, id, name, rest);
     return id;
   }
 
   void AddLine(const std::string& line) { writer_.add_message(plane_field::kLines, line); }
 
   std::string Finish() {
-    for (const auto& [name, id] : stat_names_) {
-      pbf_writer entry(writer_, plane_field::kStatMetadata);
-      entry.add_int64(kMapKey, id);
-      pbf_writer metadata(entry, kMapValue);
-      metadata.add_int64(metadata_field::kId, id);
-      metadata.add_string(metadata_field::kName, name.data(), name.size());
-    }
+    for (const auto& [name, id] : stat_names_) AddToTable(plane_field::kStatMetadata, id, name);
     return bytes_;
   }
 
  private:
-  static constexpr protozero::pbf_tag_type kMapKey = 1, kMapValue = 2;
+  // A name of one of the plane's tables, which are maps; `rest`: the other fields of its message.
+  void AddToTable(protozero::pbf_tag_type table, int64_t id, std::string_view name,
+                  const std::string& rest = {}) {
+    constexpr protozero::pbf_tag_type kMapKey = 1, kMapValue = 2;
+    std::string metadata;
+    pbf_writer writer(metadata);
+    writer.add_int64(metadata_field::kId, id);
+    writer.add_string(metadata_field::kName, name.data(), name.size());
+    pbf_writer entry(writer_, table);
+    entry.add_int64(kMapKey, id);
+    entry.add_message(kMapValue, metadata + rest);
+  }
 
   static void WriteValue(pbf_writer& stat, int64_t value) {
     stat.add_int64(stat_field::kInt64, value);
