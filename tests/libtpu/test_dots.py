@@ -56,6 +56,41 @@ same(jax.vmap(jax.grad(lambda l, r, s: (jax.lax.ragged_dot(l, r, s) ** 2).sum(),
 """, **BOTH)
 
 
+ODD = DOTS + """
+def ragged(lhs, rhs, sizes, contract, batch, row, group=()):
+    numbers = jax.lax.RaggedDotDimensionNumbers((contract, batch), [row], group)
+    lhs, rhs = (random.standard_normal(shape).astype("f") for shape in (lhs, rhs))
+    same(lambda l, r, s: jax.lax.ragged_dot_general(l, r, s, numbers), lhs, rhs, np.array(sizes, np.int32))
+"""
+# Batches that do not come first, and have sizes of their own; several free dimensions of the left
+# side; a ragged dimension that is one of several contracted ones. jaxlib 0.10.2 cannot convert
+# them for any plugin, Google's libtpu among them; JAX can expand them.
+JAXLIB_CANNOT_CONVERT = [
+    "ragged((16, 8, 2), (2, 3, 8, 5), [[4, 5, 7], [1, 2, 3]], ([1], [2]), ([2], [0]), 0, [1])",
+    "ragged((6, 16, 8), (3, 8, 5), [4, 5, 7], ([2], [1]), ([], []), 1, [0])",
+    "ragged((2, 16, 8), (3, 8, 5), [[4, 5, 7], [1, 2, 3]], ([2], [1]), ([], []), 1, [0])",
+    "ragged((16, 4, 5), (4, 16, 7), [4, 5, 7], ([0, 1], [1, 0]), ([], []), 0)",
+]
+
+
+def test_ragged_dots_in_other_orders(run):
+    run(ODD + """
+ragged((16, 8, 2), (2, 3, 8, 5), [4, 5, 7], ([1], [2]), ([2], [0]), 0, [1])
+ragged((16, 8), (8, 5, 3), [4, 5, 7], ([1], [0]), ([], []), 0, [2])
+ragged((8, 16), (3, 5, 8), [4, 5, 7], ([0], [2]), ([], []), 1, [0])
+ragged((16, 8, 4), (3, 4, 8, 5), [4, 5, 7], ([2, 1], [1, 2]), ([], []), 0, [0])
+ragged((2, 4, 16, 8), (4, 2, 3, 8, 5), [4, 5, 7], ([3], [3]), ([1, 0], [0, 1]), 2, [2])
+ragged((16, 5, 2), (16, 2, 7), [4, 5, 7], ([0], [0]), ([2], [1]), 0)
+ragged((3, 6, 4, 5), (3, 6, 5, 7), [[4, 2], [1, 5], [0, 6]], ([3], [2]), ([0, 1], [0, 1]), 1)
+""", **BOTH)
+
+
+def test_ragged_dots_that_jaxlib_cannot_convert(run):
+    for dot in JAXLIB_CANNOT_CONVERT:
+        assert "CHLO => [StableHLO+Shape] => StableHLO failed" in run(ODD + dot, fails=True, **BOTH)
+    run(ODD + "\n".join(JAXLIB_CANNOT_CONVERT), JAX_RAGGED_DOT_USE_RAGGED_DOT_INSTRUCTION="False", **BOTH)
+
+
 def test_dots_of_four_bits(run):
     run(DOTS + """
 for dtype in (jnp.int4, jnp.uint4):

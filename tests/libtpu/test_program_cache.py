@@ -215,3 +215,68 @@ def test_the_default_is_a_folder_of_the_users(run, tmp_path):
     assert folder.stat().st_mode & 0o777 == 0o700
     run(code, TORUS_PROGRAM_CACHE="", XDG_CACHE_HOME="", HOME=str(tmp_path))
     assert list((tmp_path / ".cache/torus/programs").glob("*.program"))
+
+
+# Some programs, each of a few KiB on disk.
+MANY = """
+import jax, jax.numpy as jnp
+for n in range({}, {}):
+    jax.jit(lambda x: x * n + n).lower(jax.ShapeDtypeStruct((n,), jnp.float32)).compile()
+"""
+
+
+def test_it_stays_below_the_size_that_is_set(run, cache):
+    """What is let go is what was used longest ago: the last programs are there, the first are not."""
+    run(MANY.format(2, 12), **cache)
+    folder = pathlib.Path(cache["TORUS_PROGRAM_CACHE"])
+    def size(): return sum(f.stat().st_size for f in folder.glob("*.program"))
+    limit, first = 2 * size(), set(files(cache))
+    run(MANY.format(20, 70), TORUS_PROGRAM_CACHE_MAX_SIZE=str(limit), **cache)
+    assert limit / 2 <= size() <= limit * 33 / 32, (size(), limit)  # it looks at every 32nd of the limit
+    assert not first & set(files(cache))
+    written = files(cache).keys()
+    run(MANY.format(68, 70), TORUS_PROGRAM_CACHE_MAX_SIZE=str(limit), **cache)
+    assert files(cache).keys() == written, "what was used last was compiled again"
+
+
+def test_a_size_of_nothing_turns_it_off(run, cache):
+    run(MANY.format(2, 4), TORUS_PROGRAM_CACHE_MAX_SIZE="0", **cache)
+    assert files(cache) == {}
+
+
+def test_a_size_that_cannot_be_read_is_said(environment, cache):
+    done = subprocess.run([sys.executable, "-c", MANY.format(2, 4)], capture_output=True, text=True,
+                          env=environment | cache | {"TORUS_PROGRAM_CACHE_MAX_SIZE": "lots"})
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("TORUS_PROGRAM_CACHE_MAX_SIZE is lots, which is no size") == 1, done.stderr
+    assert files(cache)
+
+
+SERIALIZED = """
+import jax, jax.numpy as jnp
+from jax.experimental import serialize_executable
+x = jnp.arange(8.0)
+compiled = jax.jit(lambda x: jnp.sin(x) @ x + 1).lower(x).compile()
+for _ in range(3):  # what was loaded serializes again
+    compiled = serialize_executable.deserialize_and_load(
+        *serialize_executable.serialize(compiled), execution_devices=jax.devices()[:1])
+print(compiled(x))
+"""
+JAX_CACHED = """
+import jax, jax.numpy as jnp
+jax.config.update("jax_compilation_cache_dir", {!r})
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+for _ in range(2):
+    print(jax.jit(lambda x: jnp.sin(x) @ x + 1)(jnp.arange(8.0)))
+    jax.clear_caches()
+"""
+
+
+def test_a_loaded_program_serializes(run, cache, tmp_path):
+    """So JAX's own cache may be filled from this one, and a program that came out of either is whole."""
+    assert len({run(SERIALIZED, **cache) for _ in range(2)}) == 1
+    for name in ("one", "two"):  # the second is filled with what was loaded
+        own = JAX_CACHED.format(str(tmp_path / name))
+        assert len({line for _ in range(2) for line in run(own, **cache).splitlines()}) == 1
+        assert list((tmp_path / name).glob("jit*"))
