@@ -120,9 +120,10 @@ ImageRecipe TpuVmRecipe(const HostPackages& host) {
   const auto environment = Environment(host);
   return {
       .suite = "bookworm",
+      // libpython is PyTorch/XLA's.
       .packages = {"python3", "python3-pip", "python3-venv", "python-is-python3", "openssh-server",
                    "sudo", "ca-certificates", "iproute2", "iputils-ping", "libcap2-bin", "netbase",
-                   "tini", "curl", "wget", "git", "procps", "less", "vim-tiny"},
+                   "tini", "curl", "wget", "git", "procps", "less", "vim-tiny", "libpython3.11"},
       .apt_sources = host.apt_sources,
       .files = {{"/etc/ssh/sshd_config.d/10-torus.conf", 0644, SshdConfig(environment)},
                 {"/etc/sudoers.d/10-torus", 0440, kSudoers},
