@@ -3,8 +3,10 @@
 #include "tpu/device/executables.h"
 
 #include <algorithm>
+#include <span>
 
 #include "tpu/device/state.h"
+#include "tpu/program/collectives.h"
 #include "tpu/program/rewrite.h"
 
 namespace torus::tpu {
@@ -53,14 +55,20 @@ void AddProperties(Facts& facts) {
   }
 }
 
-bool AsksForRun(const program::HloModule& module) {
-  const auto asks = [](const program::HloInstruction& instruction) {
-    const auto& target = instruction.custom_call_target;
-    return target == program::kSendTarget || target == program::kRecvTarget;
+bool CallsOneOf(const program::HloModule& module, std::span<const std::string_view> targets) {
+  const auto calls = [targets](const program::HloInstruction& instruction) {
+    return std::ranges::find(targets, instruction.custom_call_target) != targets.end();
   };
   return std::ranges::any_of(module.computations, [&](const program::HloComputation& computation) {
-    return std::ranges::any_of(computation.instructions, asks);
+    return std::ranges::any_of(computation.instructions, calls);
   });
+}
+
+void FindCalls(const program::HloModule& module, Facts& facts) {
+  constexpr std::string_view kOfHost[] = {program::kSendTarget, program::kRecvTarget};
+  constexpr std::string_view kOfOthers[] = {program::kCollectiveTarget, program::kReplicaTarget};
+  facts.meets = CallsOneOf(module, kOfOthers);
+  facts.asks_for_run = facts.meets || CallsOneOf(module, kOfHost);
 }
 
 PJRT_Error* ExecutableDestroy(PJRT_Executable_Destroy_Args* args) {
@@ -153,7 +161,7 @@ std::shared_ptr<const Facts> ReadFacts(State& s, PJRT_Executable* executable,
   auto facts = std::make_shared<Facts>();
   facts->compiled = Examine(*module, generation);
   AddProperties(*facts);
-  facts->asks_for_run = AsksForRun(*module);
+  FindCalls(*module, *facts);
   return facts;
 }
 

@@ -21,6 +21,7 @@ struct Facts {
   std::vector<std::string> names;           // of the properties
   std::vector<PJRT_NamedValue> properties;  // of PJRT_Executable_GetCostAnalysis
   bool asks_for_run = false;                // it has calls that look for what their run was given
+  bool meets = false;                       // … and some are collectives (program/collectives.h)
 };
 
 // Reads the engine's compiled program. Null where the engine does not give it.

@@ -44,6 +44,7 @@ void ReadExecutable(State& s, PJRT_Executable* executable, Program& program) {
   program.temporary_bytes = memory.temporaries;
   program.traffic_bytes = static_cast<int64_t>(program.facts->compiled.cost.bytes);
   program.is_tiny = program.facts->compiled.cost.flops < kTinyFlops;
+  program.meets = program.facts->meets;
 }
 
 Status ReadDevices(State& s, PJRT_LoadedExecutable* loaded, Program& program) {

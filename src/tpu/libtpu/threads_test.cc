@@ -548,6 +548,48 @@ TEST(Replicas, OfThreadsMeetAndPart) {
   EXPECT_THAT(doubles, Each(ElementsAre(1 << 10, 3 << 10)));
 }
 
+// The same program, as it comes from a framework's cache.
+Result<PJRT_LoadedExecutable*> Reload(const PjrtUser& user, PJRT_LoadedExecutable* loaded) {
+  auto get = MakeArgs<PJRT_LoadedExecutable_GetExecutable_Args>();
+  get.loaded_executable = loaded;
+  TORUS_RETURN_IF_ERROR(
+      PjrtUser::Take(user.api(), user.api()->PJRT_LoadedExecutable_GetExecutable(&get)));
+  auto serialize = MakeArgs<PJRT_Executable_Serialize_Args>();
+  auto destroy = MakeArgs<PJRT_Executable_Destroy_Args>();
+  serialize.executable = destroy.executable = get.executable;
+  TORUS_RETURN_IF_ERROR(
+      PjrtUser::Take(user.api(), user.api()->PJRT_Executable_Serialize(&serialize)));
+  auto load = MakeArgs<PJRT_Executable_DeserializeAndLoad_Args>();
+  load.client = user.client();
+  load.serialized_executable = serialize.serialized_bytes;
+  load.serialized_executable_size = serialize.serialized_bytes_size;
+  const Status status =
+      PjrtUser::Take(user.api(), user.api()->PJRT_Executable_DeserializeAndLoad(&load));
+  serialize.serialized_executable_deleter(serialize.serialized_executable);
+  TORUS_RETURN_IF_ERROR(PjrtUser::Take(user.api(), user.api()->PJRT_Executable_Destroy(&destroy)));
+  TORUS_RETURN_IF_ERROR(status);
+  return load.loaded_executable;
+}
+
+TEST(Replicas, OfLoadedProgramsMeet) {
+  const auto user = NewUser("PyTorch/XLA");
+  const auto compiled = SumOfAll("loaded_sum").Compile(user);
+  ASSERT_TRUE(compiled) << compiled.error().ToString();
+  std::vector<std::vector<float>> sums(kDevices);
+  InThreads(
+      [&](int device) {
+        const auto loaded = Reload(user, *compiled);
+        ASSERT_TRUE(loaded) << loaded.error().ToString();
+        auto sum = RunSteps(user, *loaded, device, {static_cast<float>(device), 1});
+        ASSERT_TRUE(sum) << sum.error().ToString();
+        sums[device] = *std::move(sum);
+        EXPECT_TRUE(user.Destroy(*loaded).ok());
+      },
+      kDevices);
+  EXPECT_TRUE(user.Destroy(*compiled).ok());
+  EXPECT_THAT(sums, Each(ElementsAre(6 << 18, 1 << 20)));
+}
+
 // ---- Verification, as TORUS_VERIFY_WITH asks for it
 
 // What this process and its children write to stderr, while this lives.
