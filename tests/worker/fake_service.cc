@@ -65,6 +65,11 @@ Hello FakeService::last_hello() {
   return hello_;
 }
 
+std::string FakeService::last_report() {
+  const std::lock_guard lock(mutex_);
+  return observed_ ? observed_->ShortDebugString() : "no report";
+}
+
 grpc::Status FakeService::Connect(grpc::ServerContext*,
                                   grpc::ServerReaderWriter<WorkerOrder, WorkerReport>* stream) {
   std::atomic<bool> ended = false;

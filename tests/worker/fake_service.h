@@ -35,6 +35,8 @@ class FakeService : public WorkerLink::Service {
   void Refuse(grpc::Status status);
   int hellos();
   Hello last_hello();
+  // The last report since the last order, as text.
+  std::string last_report();
 
  private:
   grpc::Status Connect(grpc::ServerContext* context,

@@ -96,9 +96,15 @@ void VmTest::Order(Desired desired, const VmSpec& vm) {
 
 void VmTest::RunVm(const VmSpec& vm) {
   Order(RUN, vm);
-  const Status started = workers_->Start(uid_, vm.worker_index());
-  ASSERT_TRUE(started.ok()) << started.ToString();
-  ASSERT_TRUE(service_->Await(RUNNING, generation_));
+  // Again and again, as the service does: a start that is slow may fail, or its worker end, only
+  // after Start has returned.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  Status started;
+  do {
+    started = workers_->Start(uid_, vm.worker_index());
+    if (service_->Await(RUNNING, generation_, std::chrono::seconds(1))) return;
+  } while (std::chrono::steady_clock::now() < deadline);
+  FAIL() << started.ToString() << "; " << service_->last_report();
 }
 
 void VmTest::KillWorker() {
