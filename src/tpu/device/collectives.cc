@@ -1,6 +1,8 @@
 // Handlers: they hand the call's buffers to the meeting, which ends the call.
 #include "tpu/device/collectives.h"
 
+#include <cstring>
+
 #include "tpu/device/host_callbacks.h"
 #include "tpu/device/state.h"
 #include "tpu/pjrt/ffi.h"
@@ -19,7 +21,7 @@ kernels::Operand OperandOf(const ffi::Buffer& buffer) {
 
 Result<kernels::Member> MemberOf(const ffi::CallFrame& call, int64_t device) {
   kernels::Member member{.replica = device, .operands = {}, .results = {}};
-  for (int64_t i = 0; i < call.arguments.size; ++i) {
+  for (int64_t i = 0; i < call.results.size; ++i) {  // what follows is weight
     member.operands.push_back(OperandOf(*call.arguments.buffers[i]));
   }
   for (int64_t i = 0; i < call.results.size; ++i) {
@@ -63,6 +65,12 @@ Status Replica(ffi::CallFrame& call) {
   return Status();
 }
 
+Status Weight(ffi::CallFrame& call) {
+  const ffi::Buffer& numbers = *call.results.buffers[0];
+  std::memset(numbers.data, 0, numbers.bytes(sizeof(float)));
+  return Status();
+}
+
 }  // namespace
 
 std::shared_ptr<Launch> NextLaunch(Device& device) {
@@ -75,6 +83,7 @@ std::shared_ptr<Launch> NextLaunch(Device& device) {
 
 Status RegisterCollectives(pjrt::Engine& engine) {
   TORUS_RETURN_IF_ERROR(ffi::Register(engine, program::kCollectiveTarget, ffi::Handler<Meet>));
+  TORUS_RETURN_IF_ERROR(ffi::Register(engine, program::kWeightTarget, ffi::Handler<Weight>));
   return ffi::Register(engine, program::kReplicaTarget, ffi::Handler<Replica>);
 }
 

@@ -132,5 +132,21 @@ TEST(Replicas, OfDifferentProgramsMeet) {
   EXPECT_THAT(results, Each(ElementsAre(1, 2, 3, 4)));
 }
 
+TEST(Replicas, ARunDoesNotKeepItsCallersThread) {
+  const auto user = MakeUser();
+  ASSERT_TRUE(user) << user.error().ToString();
+  const auto program = user->Compile(kSumOfAll, kFourReplicas);
+  ASSERT_TRUE(program) << program.error().ToString();
+  std::vector<PJRT_Buffer*> sums;
+  for (int device = 0; device < 4; ++device) {  // one thread for all
+    const auto buffer = user->FromHost({1, 2}, device);
+    ASSERT_TRUE(buffer);
+    const auto outputs = user->RunOn(user->devices()[device], *program, {*buffer}, 1);
+    ASSERT_TRUE(outputs) << outputs.error().ToString();
+    sums.push_back(outputs->front());
+  }
+  for (PJRT_Buffer* sum : sums) EXPECT_THAT(*user->ToHost(sum), ElementsAre(4, 8));
+}
+
 }  // namespace
 }  // namespace torus::tpu

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tpu/program/edit.h"
+#include "tpu/program/maker.h"
 #include "tpu/program/wire.h"
 
 namespace torus::program {
@@ -139,6 +140,19 @@ Result<Collective> Read(const HloModule& module, const HloInstruction& instructi
   return collective;
 }
 
+// Gives the instruction at `at` the operand that makes its program dear; where it is then.
+size_t AddWeight(const HloModule& module, HloComputation& computation, size_t at) {
+  constexpr int64_t kFlops = 8192;  // an engine takes less than 1000 for cheap
+  const HloShape shape = ArrayShape(ElementType::kF32, {kFlops});
+  Maker make(module, computation, computation.instructions[at], "weight");
+  const int64_t numbers = make.Make("custom-call", shape, {});
+  MakeFfiCall(computation, make.last(), kWeightTarget, "{}", /*has_side_effect=*/false);
+  const int64_t products = make.Make("multiply", shape, {numbers, numbers});
+  at += make.PutBefore(computation, at);
+  computation.instructions[at].operands.push_back(products);
+  return at;
+}
+
 void MakeCall(const HloComputation& computation, HloInstruction& instruction,
               const Collective& collective, int place) {
   const auto attributes =
@@ -189,7 +203,11 @@ Result<Collective> Collective::FromInts(std::span<const int64_t> ints) {
 Result<int> CallCollectives(HloModule& module) {
   int collectives = 0, calls = 0;
   for (auto& computation : module.computations) {
-    for (auto& instruction : computation.instructions) {
+    for (size_t i = 0; i < computation.instructions.size(); ++i) {
+      if (collectives == 0 && Look(kKinds, computation.instructions[i].opcode)) {
+        i = AddWeight(module, computation, i);
+      }
+      HloInstruction& instruction = computation.instructions[i];
       if (instruction.opcode == "replica-id") {
         MakeFfiCall(computation, instruction, kReplicaTarget, "{}", /*has_side_effect=*/false);
         ++calls;

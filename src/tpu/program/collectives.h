@@ -59,6 +59,10 @@ inline constexpr char kCollectiveTarget[] = "torus.collective";
 inline constexpr char kCollectiveAttribute[] = "collective";
 inline constexpr char kPlaceAttribute[] = "place";
 inline constexpr char kReplicaTarget[] = "torus.replica";  // -> u32[]
+// A program with collectives waits, so it must not run on its caller's thread, as the engine runs
+// what it thinks cheap. So the first collective has one operand more: some products of these
+// numbers.
+inline constexpr char kWeightTarget[] = "torus.weight";  // -> f32[n]
 
 }  // namespace torus::program
 

@@ -57,6 +57,9 @@ TEST(CallCollectives, SaysWhatTheyAre) {
   EXPECT_EQ(RootOf(module).custom_call_target, kCollectiveTarget);
   EXPECT_EQ(RootOf(module).backend_config, "{collective = array<i64: 0, 1, 0>, place = 0 : i64}");
   EXPECT_TRUE(RootOf(module).called.empty());
+  const auto& operands = RootOf(module).operands;  // its own, and what makes the program dear
+  ASSERT_EQ(operands.size(), 2);
+  EXPECT_EQ(module.entry()->Find(operands[1])->opcode, "multiply");
   module = ModuleOf("all-gather", Group(49, {0, 2}) + Group(49, {1, 3}));
   module.computations.front().instructions.back().dimensions = {0};
   EXPECT_EQ(CallCollectives(module), 1);
