@@ -30,8 +30,8 @@ chips = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None,
 XLA = {"PJRT_DEVICE": "TPU", "TPU_ACCELERATOR_TYPE": "v2-8"}
 # What PyTorch/XLA's launch reads, outside a TPU VM: no metadata server.
 V5E_4 = {"PJRT_DEVICE": "TPU", "TPU_ACCELERATOR_TYPE": "v5litepod-4", "TPU_SKIP_MDS_QUERY": "1",
-         "TPU_WORKER_ID": "0"}
-V5E = "0x0063"  # its PCI device
+         "TPU_WORKER_ID": "0", "TPU_HOST_BOUNDS": "1,1,1", "TPU_CHIPS_PER_HOST_BOUNDS": "2,2,1"}
+V5E, V2 = "0x0063", "0x0027"  # their PCI devices
 TORCH_TPU = {"TPU_ACCELERATOR_TYPE": "v5litepod-1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
 TIMEOUT = 900  # torch takes its time to load
 
@@ -43,14 +43,14 @@ def run_torch(run):
 
 @pytest.fixture
 def on_chips(environment, tmp_path):
-    """on_chips(count, command or code, VARIABLE=value, ...) runs where v5e chips are on the PCI bus."""
+    """on_chips(count, command or code, VARIABLE=value, ...) runs where chips are on the PCI bus."""
 
-    def on_chips(count, program, **variables):
+    def on_chips(count, program, device=V5E, **variables):
         if isinstance(program, str):
             file = tmp_path / "program.py"
             file.write_text(textwrap.dedent(program))
             program = [str(file)]
-        return subprocess.run([WITH_CHIPS, V5E, str(count), sys.executable, *program],
+        return subprocess.run([WITH_CHIPS, device, str(count), sys.executable, *program],
                               env=environment | variables, capture_output=True, text=True,
                               timeout=TIMEOUT)
 
@@ -169,11 +169,25 @@ def test_spmd_saves_and_loads_a_sharded_checkpoint(run_torch, tmp_path):
         """, FOLDER=str(tmp_path), **XLA)
 
 
+# What a process or thread of a launch does: trains with the others, saves, and tries each collective.
 LAUNCH = """
-    import torch, torch_xla, torch_xla.core.xla_model as xm, torch_xla.runtime as xr
+    import os, sys, torch, torch_xla, torch_xla.core.xla_model as xm, torch_xla.runtime as xr
 
-    def train(index):
-        assert xr.world_size() == 4 and xr.global_ordinal() == index
+    def check_collectives(index, n, device):
+        x = torch.full((n, 2), float(index), device=device)
+        assert xm.all_gather(x[:1]).cpu()[:, 0].tolist() == list(range(n))
+        assert xm.all_gather(x[:1], pin_layout=False).cpu()[:, 0].tolist() == list(range(n))
+        assert xm.reduce_scatter("sum", x, 1.0, 0, n).cpu().tolist() == [[sum(range(n))] * 2]
+        assert xm.collective_permute(x, [[i, (i + 1) % n] for i in range(n)])[0, 0].item() == (index - 1) % n
+        mine = torch.arange(float(n), device=device) + 100 * index
+        assert xm.all_to_all(mine, 0, 0, n).cpu().tolist() == [100. * i + index for i in range(n)]
+        halves = [list(range(n // 2)), list(range(n // 2, n))]
+        largest = xm.all_reduce("max", torch.tensor(index, device=device), groups=halves).item()
+        assert largest == halves[index >= n // 2][-1]
+
+    def train(index, file):
+        n = xr.world_size()
+        assert xr.global_ordinal() == index
         torch.manual_seed(index)  # each its own data
         device = torch_xla.device()
         model = torch.nn.Linear(8, 1).to(device)
@@ -186,10 +200,79 @@ LAUNCH = """
             (model(x) - 2 * x.sum(1, keepdim=True)).square().mean().backward()
             xm.optimizer_step(optimizer)  # adds the gradients of all
             torch_xla.sync()
-        weights = xm.all_gather(model.weight, pin_layout=False).cpu()
-        assert weights.shape == (4, 8) and torch.equal(weights, weights[:1].expand(4, 8)), weights
+        weights = xm.all_gather(model.weight).cpu()
+        assert weights.shape == (n, 8) and torch.equal(weights, weights[:1].expand(n, 8)), weights
         assert (weights - 1).abs().min() > 0.01
-        print("trained", index, flush=True)
+        check_collectives(index, n, device)
+        told = xm.rendezvous("told", f"from {index}".encode())
+        assert told == [f"from {i}".encode() for i in range(n)], told
+        xm.save(model.state_dict(), file)  # the first one does
+        xm.rendezvous("saved")
+        assert torch.equal(torch.load(file)["weight"], model.weight.cpu())
+        os.write(1, f"trained {index} of {n}, process {xr.process_index()} of {xr.process_count()}\\n".encode())
+
+    if __name__ == "__main__":
+        torch_xla.launch(train, args=(sys.argv[1],))
+    """
+
+
+def launch(on_chips, tmp_path, program, *arguments, device=V5E, **variables):
+    file = tmp_path / "launch.py"
+    file.write_text(textwrap.dedent(program))
+    return on_chips(4, [str(file), *map(str, arguments)], device=device, **variables)
+
+
+def check_launch(done, n, processes):
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    each = re.findall(rf"trained (\d) of {n}, process (\d) of {processes}\n", done.stdout)
+    assert sorted(each) == [(str(i), str(i * processes // n)) for i in range(n)], done.stdout
+
+
+@xla
+@chips
+def test_launch_runs_a_process_a_chip(on_chips, tmp_path):
+    done = launch(on_chips, tmp_path, LAUNCH, tmp_path / "model.pt", **V5E_4)
+    check_launch(done, n=4, processes=4)
+
+
+@xla
+@chips
+def test_launch_runs_a_thread_a_core_of_a_chip(on_chips, tmp_path):
+    done = launch(on_chips, tmp_path, LAUNCH, tmp_path / "model.pt", device=V2,
+                  **V5E_4 | {"TPU_ACCELERATOR_TYPE": "v2-8"})
+    check_launch(done, n=8, processes=4)
+
+
+@xla
+@chips
+def test_launch_runs_threads_in_one_process_where_it_is_told_to(on_chips, tmp_path):
+    done = launch(on_chips, tmp_path, LAUNCH, tmp_path / "model.pt", TPU_PROCESS_BOUNDS="1,1,1",
+                  TPU_CHIPS_PER_PROCESS_BOUNDS="2,2,1", TPU_VISIBLE_CHIPS="0,1,2,3", **V5E_4)
+    check_launch(done, n=4, processes=1)
+
+
+# torch.distributed on the same processes, as its tutorials have it.
+DISTRIBUTED = """
+    import os, sys, torch, torch.distributed as dist, torch_xla, torch_xla.runtime as xr
+    import torch_xla.distributed.xla_backend
+    from torch.nn.parallel import DistributedDataParallel
+
+    def train(index):
+        dist.init_process_group("xla", init_method="xla://")
+        torch.manual_seed(index)
+        device = torch_xla.device()
+        model = DistributedDataParallel(torch.nn.Linear(8, 1).to(device), gradient_as_bucket_view=True)
+        optimizer = torch.optim.SGD(model.parameters(), 0.05)
+        x = torch.randn(64, 8).to(device)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (model(x) - 2 * x.sum(1, keepdim=True)).square().mean().backward()
+            optimizer.step()
+            torch_xla.sync()
+        weights = [torch.empty_like(model.module.weight) for _ in range(dist.get_world_size())]
+        dist.all_gather(weights, model.module.weight.detach())
+        assert all(torch.equal(w.cpu(), weights[0].cpu()) for w in weights)
+        os.write(1, f"trained {index} of {dist.get_world_size()}, process {dist.get_rank()} of {xr.process_count()}\\n".encode())
 
     if __name__ == "__main__":
         torch_xla.launch(train)
@@ -198,20 +281,83 @@ LAUNCH = """
 
 @xla
 @chips
-def test_launch_runs_a_thread_a_chip(on_chips):
-    done = on_chips(4, LAUNCH, TPU_PROCESS_BOUNDS="1,1,1", TPU_CHIPS_PER_PROCESS_BOUNDS="2,2,1",
-                    TPU_VISIBLE_CHIPS="0,1,2,3", **V5E_4)
-    assert done.returncode == 0, done.stderr
-    assert sorted(re.findall(r"trained (\d)", done.stdout)) == list("0123"), done.stdout
+def test_ddp_trains_on_all_chips(on_chips, tmp_path):
+    check_launch(launch(on_chips, tmp_path, DISTRIBUTED, MASTER_PORT="12399", **V5E_4), n=4, processes=4)
+
+
+FAILS = """
+    import os, sys, torch_xla, torch_xla.core.xla_model as xm
+
+    def train(index):
+        torch_xla.device()
+        xm.rendezvous("begun")
+        if index == 0:
+            raise ValueError("the first one fails")
+        xm.rendezvous("never")
+
+    if __name__ == "__main__":
+        torch_xla.launch(train)
+    """
 
 
 @xla
 @chips
-def test_launch_of_several_processes_is_told_what_to_set(on_chips):
-    done = on_chips(4, LAUNCH, TPU_HOST_BOUNDS="1,1,1", TPU_CHIPS_PER_HOST_BOUNDS="2,2,1", **V5E_4)
+def test_a_launch_whose_first_process_raises_ends(on_chips, tmp_path):
+    """DP-13: the others wait for it, are told for whom, and for no longer than the limit."""
+    done = launch(on_chips, tmp_path, FAILS, TORUS_COLLECTIVE_TIMEOUT="25", **V5E_4)
     assert done.returncode == 1
-    assert "Set TPU_PROCESS_BOUNDS=1,1,1 TPU_CHIPS_PER_PROCESS_BOUNDS=2,2,1 TPU_VISIBLE_CHIPS=0,1,2,3:" \
-        in done.stderr, done.stderr
+    assert "ValueError: the first one fails" in done.stderr, done.stderr
+    assert "TPU devices [1, 2, 3] have waited 20 s in a collective for devices [0]" in done.stderr, done.stderr
+
+
+@xla
+@chips
+def test_spmd_over_several_processes_is_told_to_be_one(on_chips, tmp_path):
+    done = launch(on_chips, tmp_path, """
+        import numpy as np, torch, torch_xla, torch_xla.runtime as xr, torch_xla.distributed.spmd as xs
+
+        def train(index):
+            xr.use_spmd()
+            n = xr.global_runtime_device_count()
+            x = torch.ones(8, 8).to(torch_xla.device())
+            xs.mark_sharding(x, xs.Mesh(np.arange(n), (n, 1)), (0, 1))
+            print((x + 1).cpu())
+
+        if __name__ == "__main__":
+            torch_xla.launch(train)
+        """, **V5E_4)
+    assert done.returncode == 1
+    assert "run one process without torch_xla.launch" in done.stderr, done.stderr
+
+
+@xla
+def test_a_second_process_does_not_compile(run_torch, tmp_path):
+    """Programs that were kept are loaded: no file is new, and none is written again."""
+    code = """
+        import torch, torch_xla
+        torch.manual_seed(0)
+        device = torch_xla.device()
+        model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)).to(device)
+        optimizer = torch.optim.Adam(model.parameters())
+        x = torch.randn(8, 16).to(device)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            torch_xla.sync()
+        print(loss.item())
+        """
+    cache = tmp_path / "programs"
+
+    def files():
+        return {file.name: file.stat().st_ino for file in cache.glob("*.program")}
+
+    first = run_torch(code, TORUS_PROGRAM_CACHE=str(cache), **XLA)
+    kept = files()
+    assert len(kept) >= 3, kept
+    assert run_torch(code, TORUS_PROGRAM_CACHE=str(cache), **XLA) == first
+    assert files() == kept
 
 
 # ---- TorchTPU
