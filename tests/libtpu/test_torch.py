@@ -251,40 +251,6 @@ def test_launch_runs_threads_in_one_process_where_it_is_told_to(on_chips, tmp_pa
     check_launch(done, n=4, processes=1)
 
 
-# torch.distributed on the same processes, as its tutorials have it.
-DISTRIBUTED = """
-    import os, sys, torch, torch.distributed as dist, torch_xla, torch_xla.runtime as xr
-    import torch_xla.distributed.xla_backend
-    from torch.nn.parallel import DistributedDataParallel
-
-    def train(index):
-        dist.init_process_group("xla", init_method="xla://")
-        torch.manual_seed(index)
-        device = torch_xla.device()
-        model = DistributedDataParallel(torch.nn.Linear(8, 1).to(device), gradient_as_bucket_view=True)
-        optimizer = torch.optim.SGD(model.parameters(), 0.05)
-        x = torch.randn(64, 8).to(device)
-        for _ in range(3):
-            optimizer.zero_grad()
-            (model(x) - 2 * x.sum(1, keepdim=True)).square().mean().backward()
-            optimizer.step()
-            torch_xla.sync()
-        weights = [torch.empty_like(model.module.weight) for _ in range(dist.get_world_size())]
-        dist.all_gather(weights, model.module.weight.detach())
-        assert all(torch.equal(w.cpu(), weights[0].cpu()) for w in weights)
-        os.write(1, f"trained {index} of {dist.get_world_size()}, process {dist.get_rank()} of {xr.process_count()}\\n".encode())
-
-    if __name__ == "__main__":
-        torch_xla.launch(train)
-    """
-
-
-@xla
-@chips
-def test_ddp_trains_on_all_chips(on_chips, tmp_path):
-    check_launch(launch(on_chips, tmp_path, DISTRIBUTED, MASTER_PORT="12399", **V5E_4), n=4, processes=4)
-
-
 FAILS = """
     import os, sys, torch_xla, torch_xla.core.xla_model as xm
 
