@@ -1,0 +1,289 @@
+#include "tpu/tensorflow/runtime/program.h"
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "base/mutex.h"
+#include "tpu/pjrt/args.h"
+#include "tpu/program/hlo.h"
+#include "tpu/program/replicas.h"
+#include "tpu/tensorflow/runtime/compile_options.h"
+
+namespace torus::tensorflow {
+namespace {
+
+using pjrt::MakeArgs;
+
+// Those that FailWaiting reaches.
+struct Programs {
+  Mutex mutex;
+  std::set<Program*> all;
+};
+Programs& ThePrograms() {
+  static Programs& programs = *new Programs;
+  return programs;
+}
+
+Result<PJRT_LoadedExecutable*> CompileHlo(const Tpu& tpu, std::string_view hlo,
+                                          const CompileOptions& options) {
+  static constexpr std::string_view kFormat = "hlo";
+  auto program = MakeArgs<PJRT_Program>();
+  program.code = const_cast<char*>(hlo.data());
+  program.code_size = hlo.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  const auto serialized = Serialize(options);
+  auto args = MakeArgs<PJRT_Client_Compile_Args>();
+  args.client = tpu.client();
+  args.program = &program;
+  args.compile_options = serialized.data();
+  args.compile_options_size = serialized.size();
+  TORUS_RETURN_IF_ERROR(tpu.Take(Tpu::api()->PJRT_Client_Compile(&args)));
+  return args.executable;
+}
+
+Status ExecuteNow(PJRT_LoadedExecutable_Execute_Args& args) {
+  return Take(Tpu::api(), Tpu::api()->PJRT_LoadedExecutable_Execute(&args));
+}
+
+// So that every device gets the programs of all in one order: else two could wait for each other.
+Status InOrder(PJRT_LoadedExecutable_Execute_Args& args) {
+  static Mutex order;
+  const MutexLock lock(order);
+  return ExecuteNow(args);
+}
+
+}  // namespace
+
+// What one device brings to a launch.
+struct Program::Part {
+  int device = -1;  // -1: it has not come yet
+  std::vector<std::shared_ptr<Array>> inputs, outputs;
+  std::vector<bool> given_up;  // by input: an output takes its memory
+  std::function<void(Status)> ended;
+};
+
+struct Program::Launch {
+  std::vector<Part> parts;  // by place
+  std::atomic<size_t> missing = 0;  // values that are to come
+};
+
+Result<std::shared_ptr<Program>> Program::Compile(ProgramSource source) {
+  TORUS_ASSIGN_OR_RETURN(const auto tpu, Tpu::Get());
+  TORUS_ASSIGN_OR_RETURN(const auto module, program::ReadHlo(source.hlo));
+  const auto count = static_cast<size_t>(source.replicas) * source.partitions;
+  if (source.devices.empty()) {
+    source.devices.resize(count);
+    std::iota(source.devices.begin(), source.devices.end(), 0);
+  }
+  const bool joint = source.partitions > 1 || program::NeedsOtherReplicas(module);
+  CompileOptions options{.tuple_arguments = source.tuple_arguments};
+  if (joint) {
+    options.replicas = source.replicas;
+    options.partitions = source.partitions;
+    options.spmd = source.spmd;
+    for (const int device : source.devices) {
+      TORUS_ASSIGN_OR_RETURN(const int id, tpu->DeviceId(device));
+      options.device_ids.push_back(id);
+    }
+  }
+  TORUS_ASSIGN_OR_RETURN(const auto executable, CompileHlo(*tpu, source.hlo, options));
+  std::string().swap(source.hlo);
+  std::shared_ptr<Program> program(new Program(tpu, std::move(source), executable));
+  program->joint_ = joint;
+  TORUS_RETURN_IF_ERROR(program->FindPlaces());
+  auto& programs = ThePrograms();
+  const MutexLock lock(programs.mutex);
+  programs.all.insert(program.get());
+  return program;
+}
+
+Program::~Program() {
+  {
+    auto& programs = ThePrograms();
+    const MutexLock lock(programs.mutex);
+    programs.all.erase(this);
+  }
+  for (const auto& launch : waiting_)
+    Fail(*launch, Status(Code::kCancelled, "the program was freed before all its devices came"));
+  auto args = MakeArgs<PJRT_LoadedExecutable_Destroy_Args>();
+  args.executable = executable_;
+  tpu_->Take(Tpu::api()->PJRT_LoadedExecutable_Destroy(&args)).ok();
+}
+
+// The order in which PJRT wants the devices' arguments.
+Status Program::FindPlaces() {
+  places_.assign(tpu_->devices().size(), joint_ ? -1 : 0);
+  if (!joint_) return Status();
+  auto args = MakeArgs<PJRT_LoadedExecutable_AddressableDevices_Args>();
+  args.executable = executable_;
+  TORUS_RETURN_IF_ERROR(
+      tpu_->Take(Tpu::api()->PJRT_LoadedExecutable_AddressableDevices(&args)));
+  const auto& devices = tpu_->devices();
+  for (size_t place = 0; place < args.num_addressable_devices; ++place) {
+    const auto device = std::ranges::find(devices, args.addressable_devices[place]);
+    if (device == devices.end()) return Internal("the program runs on a core of another host");
+    places_[device - devices.begin()] = static_cast<int>(place);
+  }
+  return Status();
+}
+
+Status Program::Enqueue(int device, Stream& stream, const std::vector<DeviceMemory*>& inputs,
+                        const std::vector<DeviceMemory*>& outputs) {
+  TORUS_RETURN_IF_ERROR(tpu_->device(device));
+  if (inputs.size() != source_.inputs.size() || outputs.size() != source_.outputs.size())
+    return Internal("a program of {} inputs and {} outputs was given {} and {}",
+                    source_.inputs.size(), source_.outputs.size(), inputs.size(), outputs.size());
+  const int place = places_[device];
+  if (place < 0) return InvalidArgument("the program was not compiled for TPU core {}", device);
+  Part part{.device = device};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    TORUS_ASSIGN_OR_RETURN(auto array, Input(device, i, inputs[i]));
+    part.inputs.push_back(std::move(array));
+    part.given_up.push_back(inputs[i] != nullptr &&
+                            std::ranges::find(outputs, inputs[i]) != outputs.end());
+  }
+  for (auto* memory : outputs) {
+    part.outputs.push_back(std::make_shared<Array>());
+    if (memory != nullptr) memory->Set(part.outputs.back());
+  }
+  part.ended = stream.Begin();
+
+  std::shared_ptr<Launch> launch;
+  {
+    const MutexLock lock(mutex_);
+    auto at = std::ranges::find_if(
+        waiting_, [place](const auto& each) { return each->parts[place].device < 0; });
+    if (at == waiting_.end()) {
+      auto fresh = std::make_shared<Launch>();
+      fresh->parts.resize(joint_ ? source_.devices.size() : 1);
+      at = waiting_.insert(waiting_.end(), std::move(fresh));
+    }
+    launch = *at;
+    launch->parts[place] = std::move(part);
+    const bool complete = std::ranges::all_of(
+        launch->parts, [](const Part& each) { return each.device >= 0; });
+    if (!complete) return Status();
+    waiting_.erase(at);
+  }
+  return Join(std::move(launch));
+}
+
+// Every device has come: runs it once every value is there.
+Status Program::Join(std::shared_ptr<Launch> launch) {
+  std::vector<std::shared_ptr<Array>> values;
+  for (const auto& part : launch->parts)
+    values.insert(values.end(), part.inputs.begin(), part.inputs.end());
+  launch->missing = values.size() + 1;
+  const auto one_less = [self = shared_from_this(), launch] {
+    if (--launch->missing == 0) self->Run(launch);
+  };
+  for (auto& value : values) {
+    const auto waited_for = std::move(value);
+    value = nullptr;
+    auto& array = *waited_for;
+    array.WhenResolved(one_less);
+  }
+  one_less();
+  return Status();
+}
+
+// The value of an input: what the memory holds, or nothing of no elements.
+Result<std::shared_ptr<Array>> Program::Input(int device, size_t index,
+                                              DeviceMemory* memory) const {
+  if (memory != nullptr) {
+    if (auto array = memory->array()) return array;
+    if (memory->size() > 0 && source_.inputs[index].HasElements())
+      return FailedPrecondition("input {} of the program is memory that nothing was written to",
+                                index);
+  }
+  return ToDevice(device, source_.inputs[index], nullptr, [](const Status&) {});
+}
+
+void Program::Run(const std::shared_ptr<Launch>& launch) {
+  const auto status = Execute(*launch);
+  if (!status.ok()) Fail(*launch, status);
+}
+
+void Program::Fail(Launch& launch, const Status& status) {
+  for (auto& part : launch.parts) {
+    if (part.device < 0) continue;
+    part.inputs.clear();
+    for (const auto& output : part.outputs) output->Resolve(Error(status));
+    part.ended(status);
+  }
+}
+
+// The buffers of all devices' inputs, place by place; the first error among them.
+Result<std::vector<PJRT_Buffer*>> Program::Gather(Launch& launch) const {
+  std::vector<PJRT_Buffer*> buffers;
+  for (const auto& part : launch.parts) {
+    for (const auto& input : part.inputs) {
+      TORUS_ASSIGN_OR_RETURN(auto* buffer, input->buffer());
+      buffers.push_back(buffer);
+    }
+  }
+  return buffers;
+}
+
+Status Program::Execute(Launch& launch) {
+  const size_t devices = launch.parts.size();
+  const size_t input_count = source_.inputs.size(), output_count = source_.outputs.size();
+  TORUS_ASSIGN_OR_RETURN(auto inputs, Gather(launch));
+  std::vector<PJRT_Buffer*> outputs(devices * output_count);
+  std::vector<PJRT_Buffer* const*> input_lists;
+  std::vector<PJRT_Buffer**> output_lists;
+  for (size_t place = 0; place < devices; ++place) {
+    input_lists.push_back(inputs.data() + place * input_count);
+    output_lists.push_back(outputs.data() + place * output_count);
+  }
+  // One that another still reads is not given up: the engine copies it.
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < input_count; ++i) {
+    const bool given_up = std::ranges::all_of(launch.parts, [i](const Part& part) {
+      return part.given_up[i] && part.inputs[i].use_count() == 1;
+    });
+    if (!given_up) kept.push_back(static_cast<int64_t>(i));
+  }
+  auto options = MakeArgs<PJRT_ExecuteOptions>();
+  options.non_donatable_input_indices = kept.data();
+  options.num_non_donatable_input_indices = kept.size();
+  std::vector<PJRT_Event*> ends(devices);
+  auto args = MakeArgs<PJRT_LoadedExecutable_Execute_Args>();
+  args.executable = executable_;
+  args.options = &options;
+  args.argument_lists = input_lists.data();
+  args.num_devices = devices;
+  args.num_args = input_count;
+  args.output_lists = output_lists.data();
+  args.device_complete_events = ends.data();
+  if (!joint_) args.execute_device = tpu_->devices()[launch.parts[0].device];
+  TORUS_RETURN_IF_ERROR(joint_ ? InOrder(args) : ExecuteNow(args));
+  for (size_t place = 0; place < devices; ++place) {
+    auto& part = launch.parts[place];
+    part.inputs.clear();
+    tpu_->WhenReady(ends[place], std::move(part.ended));
+    for (size_t i = 0; i < output_count; ++i)
+      part.outputs[i]->Resolve(outputs[place * output_count + i]);
+  }
+  return Status();
+}
+
+void Program::FailWaiting(const Status& status) {
+  std::vector<std::shared_ptr<Launch>> failed;
+  {
+    auto& programs = ThePrograms();
+    const MutexLock lock(programs.mutex);
+    for (auto* program : programs.all) {
+      const MutexLock program_lock(program->mutex_);
+      failed.insert(failed.end(), program->waiting_.begin(), program->waiting_.end());
+      program->waiting_.clear();
+    }
+  }
+  for (const auto& launch : failed) Fail(*launch, status);
+}
+
+}  // namespace torus::tensorflow

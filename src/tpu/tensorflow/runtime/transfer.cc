@@ -1,0 +1,75 @@
+#include "tpu/tensorflow/runtime/transfer.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "tpu/pjrt/args.h"
+#include "tpu/tensorflow/runtime/tpu.h"
+
+namespace torus::tensorflow {
+namespace {
+
+using pjrt::MakeArgs;
+
+// The layout of the host's side, whatever the device's is. INTERNAL where the buffer is none.
+Result<std::vector<int64_t>> RowMajor(const Tpu& tpu, PJRT_Buffer* buffer) {
+  auto dimensions = MakeArgs<PJRT_Buffer_Dimensions_Args>();
+  dimensions.buffer = buffer;
+  TORUS_RETURN_IF_ERROR(tpu.Take(Tpu::api()->PJRT_Buffer_Dimensions(&dimensions)));
+  std::vector<int64_t> minor_to_major(dimensions.num_dims);
+  std::iota(minor_to_major.rbegin(), minor_to_major.rend(), 0);
+  return minor_to_major;
+}
+
+Result<PJRT_Event*> BeginToHost(const Tpu& tpu, const Array& array, void* data, size_t size) {
+  TORUS_ASSIGN_OR_RETURN(const auto buffer, array.buffer());
+  TORUS_ASSIGN_OR_RETURN(const auto minor_to_major, RowMajor(tpu, buffer));
+  auto layout = MakeArgs<PJRT_Buffer_MemoryLayout>();
+  layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
+  layout.tiled = MakeArgs<PJRT_Buffer_MemoryLayout_Tiled>();
+  layout.tiled.minor_to_major = minor_to_major.data();
+  layout.tiled.minor_to_major_size = minor_to_major.size();
+  auto args = MakeArgs<PJRT_Buffer_ToHostBuffer_Args>();
+  args.src = buffer;
+  args.host_layout = &layout;
+  args.dst = data;
+  args.dst_size = size;
+  TORUS_RETURN_IF_ERROR(tpu.Take(Tpu::api()->PJRT_Buffer_ToHostBuffer(&args)));
+  return args.event;
+}
+
+}  // namespace
+
+bool ArrayShape::HasElements() const {
+  return std::ranges::find(dimensions, 0) == dimensions.end();
+}
+
+Result<std::shared_ptr<Array>> ToDevice(int device, const ArrayShape& shape, const void* data,
+                                        std::function<void(Status)> done) {
+  TORUS_ASSIGN_OR_RETURN(const auto tpu, Tpu::Get());
+  auto args = MakeArgs<PJRT_Client_BufferFromHostBuffer_Args>();
+  args.client = tpu->client();
+  args.data = data;
+  args.type = shape.type;
+  args.dims = shape.dimensions.data();
+  args.num_dims = shape.dimensions.size();
+  args.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes;
+  TORUS_ASSIGN_OR_RETURN(args.device, tpu->device(device));
+  TORUS_RETURN_IF_ERROR(tpu->Take(Tpu::api()->PJRT_Client_BufferFromHostBuffer(&args)));
+  tpu->WhenReady(args.done_with_host_buffer, std::move(done));
+  return std::make_shared<Array>(args.buffer);
+}
+
+void ToHost(std::shared_ptr<Array> array, void* data, size_t size,
+            std::function<void(Status)> done) {
+  array->WhenResolved([array, data, size, done = std::move(done)] {
+    const auto tpu = Tpu::Get();
+    if (!tpu) return done(tpu.error());
+    const auto event = BeginToHost(**tpu, *array, data, size);
+    if (!event) return done(event.error());
+    (*tpu)->WhenReady(*event, [array, done](Status status) { done(std::move(status)); });
+  });
+}
+
+}  // namespace torus::tensorflow
