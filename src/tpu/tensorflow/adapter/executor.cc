@@ -90,8 +90,9 @@ TORUS_TFTPU SE_TpuTopology_Core* TpuExecutor_GetCoreLocation(SE_StreamExecutor* 
 
 // ---- Memory
 
-TORUS_TFTPU SE_DeviceMemoryBase TpuExecutor_Allocate(SE_StreamExecutor*, uint64_t size, int64_t) {
-  return {.opaque = new torus::tensorflow::DeviceMemory(size), .size = size, .payload = 0};
+TORUS_TFTPU SE_DeviceMemoryBase TpuExecutor_Allocate(SE_StreamExecutor* executor, uint64_t size,
+                                                     int64_t) {
+  return {.opaque = new torus::tensorflow::DeviceMemory(executor->ordinal, size), .size = size, .payload = 0};
 }
 
 TORUS_TFTPU void TpuExecutor_Deallocate(SE_StreamExecutor*, SE_DeviceMemoryBase* memory) {

@@ -5,6 +5,8 @@
 #include "tpu/tensorflow/adapter/shapes.h"
 #include "tpu/tensorflow/runtime/callbacks.h"
 #include "tpu/tensorflow/runtime/transfer.h"
+#include "xla/shape_util.h"
+#include "xla/stream_executor/tpu/c_api_conversions.h"
 
 namespace torus::tensorflow {
 namespace {
@@ -83,6 +85,24 @@ Status LiteralToDevice(SE_Stream& stream, const XLA_Literal& literal,
                                        stream.stream->Begin()));
   }
   return Status();
+}
+
+// Of a tuple's arrays, those of dynamic dimensions as they have come out.
+Result<xla::Shape> ShapeNow(const XLA_ShapedBuffer& buffer, xla::Shape shape) {
+  const auto arrays = ArraysOf(buffer);
+  const auto update = [](DeviceMemory* memory, xla::Shape* each) -> Status {
+    if (each->is_static() || memory == nullptr || memory->array() == nullptr) return Status();
+    TORUS_ASSIGN_OR_RETURN(const auto dimensions, WaitForDimensions(memory->array()));
+    *each = xla::ShapeUtil::MakeShapeWithDescendingLayout(each->element_type(), dimensions);
+    return Status();
+  };
+  if (!shape.IsTuple()) {
+    TORUS_RETURN_IF_ERROR(update(arrays[0], &shape));
+    return shape;
+  }
+  for (size_t i = 0; i < arrays.size(); ++i)
+    TORUS_RETURN_IF_ERROR(update(arrays[i], shape.mutable_tuple_shapes(static_cast<int>(i))));
+  return shape;
 }
 
 // Counts down what is to come; the last one calls back, with the first error.
@@ -172,6 +192,19 @@ TORUS_TFTPU void TpuStream_EnqueueTransferDeviceToHost(SE_Stream* stream,
   TpuExecutor_MemcpyToHost(nullptr, stream, host, &device, size, status);
 }
 
+// From one core's memory to another's, or within one.
+TORUS_TFTPU void TpuStream_TpuEnqueueOnDeviceSendRecvLocal(SE_Stream*, SE_DeviceMemoryBase from,
+                                                           SE_DeviceMemoryBase to,
+                                                           TF_Status* status) {
+  auto* const source = MemoryOf(from);
+  auto* const target = MemoryOf(to);
+  if (source == nullptr || target == nullptr) return;  // of no bytes
+  auto array = source->array();
+  if (array == nullptr)
+    return Set(status, torus::FailedPrecondition("copies memory that nothing was written to"));
+  target->Set(runtime::CopyTo(target->device(), source->device(), std::move(array)));
+}
+
 // ---- Literals
 
 TORUS_TFTPU XLA_TransferManager* TpuTransferManager_New() {
@@ -224,6 +257,14 @@ TORUS_TFTPU void TpuTransferManager_WriteSingleTupleIndexTable(
   if (table == nullptr) return;  // of no elements
   table->elements.clear();
   for (size_t i = 0; i < count; ++i) table->elements.push_back(MemoryOf(elements[i]));
+}
+
+TORUS_TFTPU void TpuTransferManager_ReadDynamicShapes(SE_Stream*, XLA_ShapedBuffer* buffer,
+                                                      const XLA_Shape& shape, XLA_Shape* updated,
+                                                      TF_Status* status) {
+  const auto now = runtime::ShapeNow(*buffer, runtime::FromC(shape));
+  if (!now) return Set(status, now.error());
+  ApiConverter::ToC(*now, updated);
 }
 
 TORUS_TFTPU void TpuTransferManager_ResetDevices(XLA_TransferManager*, SE_StreamExecutor**,

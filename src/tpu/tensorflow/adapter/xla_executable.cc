@@ -64,12 +64,13 @@ std::vector<DeviceMemory*> InputsOf(const SE_Executable& executable, SE_Executio
 }
 
 // Memory for the result, which becomes TensorFlow's: each array's, behind the table of a tuple.
-std::vector<DeviceMemory*> NewOutputs(const SE_Executable& executable, SE_ExecutionOutput* output) {
+std::vector<DeviceMemory*> NewOutputs(const SE_Executable& executable, int ordinal,
+                                      SE_ExecutionOutput* output) {
   std::vector<DeviceMemory*> arrays;
   std::vector<SE_DeviceMemoryBase> bases;
-  const auto add = [&bases](const xla::Shape& shape) {
+  const auto add = [&bases, ordinal](const xla::Shape& shape) {
     const auto size = static_cast<uint64_t>(ByteSize(shape));
-    auto* memory = new DeviceMemory(size);
+    auto* memory = new DeviceMemory(ordinal, size);
     bases.push_back({.opaque = memory, .size = size, .payload = 0});
     return memory;
   };
@@ -85,6 +86,7 @@ std::vector<DeviceMemory*> NewOutputs(const SE_Executable& executable, SE_Execut
   output->result.bases = new SE_DeviceMemoryBase[bases.size()];
   std::memcpy(output->result.bases, bases.data(), bases.size() * sizeof bases[0]);
   output->result.count = bases.size();
+  output->result.device_ordinal = ordinal;
   return arrays;
 }
 
@@ -121,9 +123,8 @@ TORUS_TFTPU void TpuExecutable_ExecuteAsyncOnStream(SE_Executable* executable,
                                                     SE_ExecutionOutput* output,
                                                     TF_Status* status) {
   const auto inputs = runtime::InputsOf(*executable, arguments, count);
-  const auto outputs = runtime::NewOutputs(*executable, output);
   auto& stream = *options->stream;
-  output->result.device_ordinal = stream.ordinal;
+  const auto outputs = runtime::NewOutputs(*executable, stream.ordinal, output);
   Set(status, executable->program->Enqueue(stream.ordinal, *stream.stream, inputs, outputs));
 }
 

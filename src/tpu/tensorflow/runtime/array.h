@@ -47,8 +47,9 @@ class Array {
 // Memory as TensorFlow holds it: `opaque` of a DeviceMemoryBase points to one.
 class DeviceMemory {
  public:
-  explicit DeviceMemory(uint64_t size) : size_(size) {}
+  DeviceMemory(int device, uint64_t size) : device_(device), size_(size) {}
 
+  int device() const { return device_; }
   uint64_t size() const { return size_; }  // bytes, as TensorFlow asked for
   // Null where nothing was written yet.
   std::shared_ptr<Array> array() const;
@@ -58,6 +59,7 @@ class DeviceMemory {
   std::vector<DeviceMemory*> elements;
 
  private:
+  const int device_;
   const uint64_t size_;
   mutable Mutex mutex_;
   std::shared_ptr<Array> array_ TORUS_GUARDED_BY(mutex_);

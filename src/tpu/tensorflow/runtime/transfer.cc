@@ -1,6 +1,7 @@
 #include "tpu/tensorflow/runtime/transfer.h"
 
 #include <algorithm>
+#include <latch>
 #include <numeric>
 #include <utility>
 
@@ -39,6 +40,15 @@ Result<PJRT_Event*> BeginToHost(const Tpu& tpu, const Array& array, void* data, 
   return args.event;
 }
 
+Result<PJRT_Buffer*> BeginCopy(int device, const Array& array) {
+  TORUS_ASSIGN_OR_RETURN(const auto tpu, Tpu::Get());
+  auto args = MakeArgs<PJRT_Buffer_CopyToDevice_Args>();
+  TORUS_ASSIGN_OR_RETURN(args.buffer, array.buffer());
+  TORUS_ASSIGN_OR_RETURN(args.dst_device, tpu->device(device));
+  TORUS_RETURN_IF_ERROR(tpu->Take(Tpu::api()->PJRT_Buffer_CopyToDevice(&args)));
+  return args.dst_buffer;
+}
+
 }  // namespace
 
 bool ArrayShape::HasElements() const {
@@ -70,6 +80,24 @@ void ToHost(std::shared_ptr<Array> array, void* data, size_t size,
     if (!event) return done(event.error());
     (*tpu)->WhenReady(*event, [array, done](Status status) { done(std::move(status)); });
   });
+}
+
+Result<std::vector<int64_t>> WaitForDimensions(std::shared_ptr<Array> array) {
+  std::latch resolved(1);
+  array->WhenResolved([&resolved] { resolved.count_down(); });
+  resolved.wait();
+  TORUS_ASSIGN_OR_RETURN(const auto tpu, Tpu::Get());
+  auto args = MakeArgs<PJRT_Buffer_UnpaddedDimensions_Args>();
+  TORUS_ASSIGN_OR_RETURN(args.buffer, array->buffer());
+  TORUS_RETURN_IF_ERROR(tpu->Take(Tpu::api()->PJRT_Buffer_UnpaddedDimensions(&args)));
+  return std::vector<int64_t>(args.unpadded_dims, args.unpadded_dims + args.num_dims);
+}
+
+std::shared_ptr<Array> CopyTo(int device, int from, std::shared_ptr<Array> array) {
+  if (device == from) return array;
+  auto copy = std::make_shared<Array>();
+  array->WhenResolved([device, array, copy] { copy->Resolve(BeginCopy(device, *array)); });
+  return copy;
 }
 
 }  // namespace torus::tensorflow

@@ -32,6 +32,13 @@ Result<std::shared_ptr<Array>> ToDevice(int device, const ArrayShape& shape, con
 // Copies the array to `data`, of `size` bytes, once it is there; then `done`, as above.
 void ToHost(std::shared_ptr<Array> array, void* data, size_t size, std::function<void(Status)> done);
 
+// The dimensions of an array whose shape is known only when it has been computed. Blocks until then.
+Result<std::vector<int64_t>> WaitForDimensions(std::shared_ptr<Array> array);
+
+// The array on another device, where it will be once it is here; on its own it is the same array.
+// Errors are the copy's.
+std::shared_ptr<Array> CopyTo(int device, int from, std::shared_ptr<Array> array);
+
 }  // namespace torus::tensorflow
 
 #endif  // TORUS_TPU_TENSORFLOW_RUNTIME_TRANSFER_H_
