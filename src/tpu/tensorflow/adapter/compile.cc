@@ -1,5 +1,6 @@
 #include "tpu/tensorflow/adapter/compile.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -97,28 +98,6 @@ Status TfToXla(const TpuCompilationRequestProto& request, XlaCompilationResult* 
       compiler.CompileFunction(compile_options, request.function(), arguments, result));
 }
 
-// What TensorFlow wants to know of a program before it runs it.
-void Describe(const TPUCompileMetadataProto& metadata, const XlaCompilationResult& result,
-              CompiledGraph* graph) {
-  auto& info = graph->info;
-  *info.add_input_shapes() = result.xla_input_shapes[0].ToProto();
-  *info.mutable_output_shape() = result.xla_output_shape.ToProto();
-  for (const auto& output : result.outputs) output.shape.AsProto(info.add_output_tensor_shapes());
-  size_t update = 0;
-  for (int i = 0; i < metadata.args_size(); ++i) {
-    if (metadata.args(i).kind() != TPUCompileMetadataProto::Arg::VARIABLE) continue;
-    auto* variable = info.add_variable_indices();
-    variable->set_index(i);
-    if (update == result.resource_updates.size()) continue;
-    const auto& next = result.resource_updates[update];
-    if (next.input_index != i) continue;
-    variable->set_updated(true);
-    next.shape.AsProto(info.add_output_tensor_shapes());
-    graph->modifies_variables |= next.modified;
-    ++update;
-  }
-}
-
 std::vector<int> DevicesOf(const TPUCompileMetadataProto& metadata) {
   std::vector<int> devices;
   const auto& assignment = metadata.device_assignment();
@@ -128,32 +107,55 @@ std::vector<int> DevicesOf(const TPUCompileMetadataProto& metadata) {
   return devices;
 }
 
-Status Build(const TpuCompilationRequestProto& request, CompiledGraph* graph) {
+// What TensorFlow reads of the module: which outputs take the memory of which inputs, by the numbers
+// that they have on this core.
+xla::HloProto HloOf(const xla::HloModuleProto& module, const CorePart& part) {
+  xla::HloProto hlo;
+  auto& kept = *hlo.mutable_hlo_module();
+  kept.set_name(module.name());
+  const auto place = [](const std::vector<int>& all, int64_t number) {
+    return std::ranges::find(all, static_cast<int>(number)) - all.begin();
+  };
+  for (auto entry : module.input_output_alias().entries()) {
+    const auto input = place(part.inputs, entry.parameter_shape_index(0));
+    const auto output = place(part.outputs, entry.output_shape_index(0));
+    if (input == std::ssize(part.inputs) || output == std::ssize(part.outputs)) continue;
+    entry.set_parameter_shape_index(0, input);
+    entry.set_output_shape_index(0, output);
+    *kept.mutable_input_output_alias()->add_entries() = entry;
+  }
+  return hlo;
+}
+
+Result<std::vector<CompiledGraph>> Build(const TpuCompilationRequestProto& request) {
   XlaCompilationResult result;
   TORUS_RETURN_IF_ERROR(TfToXla(request, &result));
   const auto& metadata = request.metadata();
-  Describe(metadata, result, graph);
-  auto module = result.computation->proto();
+  TORUS_ASSIGN_OR_RETURN(auto parts, PartsOfCores(metadata, result));
+  const auto module = result.computation->proto();
   ProgramSource source{.hlo = module.SerializeAsString(),
                        .replicas = metadata.num_replicas(),
                        .partitions = metadata.num_cores_per_replica(),
-                       .spmd = metadata.use_spmd_for_xla_partitioning(),
+                       .spmd = metadata.num_cores_per_replica() > 1,
                        .tuple_arguments = true,
                        .devices = DevicesOf(metadata)};
   TORUS_ASSIGN_OR_RETURN(source.inputs, ToArrayShapes(result.xla_input_shapes[0]));
   TORUS_ASSIGN_OR_RETURN(source.outputs, ToArrayShapes(result.xla_output_shape));
-  auto& kept = *graph->hlo.mutable_hlo_module();
-  kept.set_name(module.name());
-  *kept.mutable_input_output_alias() = module.input_output_alias();
-  TORUS_ASSIGN_OR_RETURN(graph->program, Program::Compile(std::move(source)));
-  return Status();
+  TORUS_ASSIGN_OR_RETURN(const auto program, Program::Compile(std::move(source)));
+  std::vector<CompiledGraph> graphs;
+  for (auto& part : parts) {
+    auto hlo = HloOf(module, part);
+    graphs.push_back({.program = program, .part = std::move(part), .hlo = std::move(hlo)});
+  }
+  return graphs;
 }
 
 // Enough of an answer that TensorFlow comes as far as running it.
-void DescribeFailed(const TpuCompilationRequestProto& request, CompiledGraph* graph) {
+CompiledGraph Failed(const TpuCompilationRequestProto& request, Status failure) {
+  CompiledGraph graph{.failure = std::move(failure)};
+  auto& info = graph.part.info;
   const auto& metadata = request.metadata();
   std::vector<xla::Shape> inputs;
-  graph->info.Clear();
   for (int i = 0; i < metadata.args_size(); ++i) {
     xla::PrimitiveType type = xla::F32;
     ::tensorflow::DataTypeToPrimitiveType(metadata.args(i).dtype(), &type).IgnoreError();
@@ -163,21 +165,23 @@ void DescribeFailed(const TpuCompilationRequestProto& request, CompiledGraph* gr
         dimensions.push_back(dimension.size());
     inputs.push_back(xla::ShapeUtil::MakeShapeWithDescendingLayout(type, dimensions));
     if (metadata.args(i).kind() == TPUCompileMetadataProto::Arg::VARIABLE)
-      graph->info.add_variable_indices()->set_index(i);
+      info.add_variable_indices()->set_index(i);
   }
-  *graph->info.add_input_shapes() = xla::ShapeUtil::MakeTupleShape(inputs).ToProto();
-  *graph->info.mutable_output_shape() =
+  *info.add_input_shapes() = xla::ShapeUtil::MakeTupleShape(inputs).ToProto();
+  *info.mutable_output_shape() =
       xla::ShapeUtil::MakeTupleShape(std::vector<xla::Shape>()).ToProto();
-  graph->hlo.mutable_hlo_module()->set_name("failed");
+  graph.hlo.mutable_hlo_module()->set_name("failed");
+  return graph;
 }
 
 }  // namespace
 
-CompiledGraph CompileGraph(const TpuCompilationRequestProto& request) {
-  CompiledGraph graph;
-  graph.failure = Build(request, &graph);
-  if (!graph.failure.ok()) DescribeFailed(request, &graph);
-  return graph;
+std::vector<CompiledGraph> CompileGraph(const TpuCompilationRequestProto& request) {
+  auto graphs = Build(request);
+  if (graphs) return *std::move(graphs);
+  const bool spmd = request.metadata().use_spmd_for_xla_partitioning();
+  return std::vector(spmd ? 1 : request.metadata().num_cores_per_replica(),
+                     Failed(request, graphs.error()));
 }
 
 }  // namespace torus::tensorflow

@@ -4,9 +4,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tensorflow/core/tpu/kernels/tpu_compile.pb.h"
-#include "tensorflow/core/tpu/kernels/tpu_executable_info.pb.h"
+#include "tpu/tensorflow/adapter/cores.h"
 #include "tpu/tensorflow/runtime/program.h"
 #include "xla/service/hlo.pb.h"
 
@@ -18,12 +19,12 @@ namespace torus::tensorflow {
 struct CompiledGraph {
   std::shared_ptr<Program> program;
   Status failure;
-  ::tensorflow::TPUExecutableInfoProto info;
+  CorePart part;
   xla::HloProto hlo;  // without the code: what TensorFlow reads is the aliasing
-  bool modifies_variables = false;
 };
 
-CompiledGraph CompileGraph(const ::tensorflow::tpu::TpuCompilationRequestProto& request);
+// One for each core of a replica that runs a program of its own; see cores.h.
+std::vector<CompiledGraph> CompileGraph(const ::tensorflow::tpu::TpuCompilationRequestProto& request);
 
 }  // namespace torus::tensorflow
 

@@ -22,14 +22,17 @@ void Give(const google::protobuf::Message& message, Out* out) {
   out->size = bytes.size();
 }
 
-// The memory of a tuple's elements; a tuple of none may have no table.
-Result<std::vector<DeviceMemory*>> ElementsOf(const SE_DeviceMemoryBase& base, size_t count) {
+// The memory of a program's inputs or outputs: the tuple has those with the numbers, the rest are
+// another core's. A tuple of none may have no table.
+Result<std::vector<DeviceMemory*>> ElementsOf(const SE_DeviceMemoryBase& base,
+                                              const std::vector<int>& numbers, size_t count) {
+  std::vector<DeviceMemory*> all(count);
   const auto* table = MemoryOf(base);
-  if (table == nullptr && count == 0) return std::vector<DeviceMemory*>();
-  if (table == nullptr || table->elements.size() != count)
-    return Internal("a table of {} elements where the program has {}",
-                    table == nullptr ? 0 : table->elements.size(), count);
-  return table->elements;
+  const size_t given = table == nullptr ? 0 : table->elements.size();
+  if (given != numbers.size())
+    return Internal("a table of {} elements where the program has {}", given, numbers.size());
+  for (size_t i = 0; i < given; ++i) all[numbers[i]] = table->elements[i];
+  return all;
 }
 
 Status Enqueue(const TpuExecutable_LoadProgramAndEnqueueToStream_Params& params) {
@@ -39,10 +42,11 @@ Status Enqueue(const TpuExecutable_LoadProgramAndEnqueueToStream_Params& params)
   if (params.arguments_len != 1)
     return Internal("a program of {} parameters; one tuple was expected", params.arguments_len);
   auto& program = *graph.program;
-  TORUS_ASSIGN_OR_RETURN(const auto inputs,
-                         ElementsOf(params.arguments[0], program.inputs().size()));
-  TORUS_ASSIGN_OR_RETURN(const auto outputs,
-                         ElementsOf(*params.result, program.outputs().size()));
+  TORUS_ASSIGN_OR_RETURN(
+      const auto inputs,
+      ElementsOf(params.arguments[0], graph.part.inputs, program.inputs().size()));
+  TORUS_ASSIGN_OR_RETURN(const auto outputs, ElementsOf(*params.result, graph.part.outputs,
+                                                        program.outputs().size()));
   return program.Enqueue(params.stream->ordinal, *params.stream->stream, inputs, outputs);
 }
 
@@ -62,9 +66,12 @@ TORUS_TFTPU void TpuCompile_CompileAndBuild(TpuSerializedProto request, const XL
   if (!proto.ParseFromArray(request.bytes, static_cast<int>(request.size)))
     return Set(status, torus::InvalidArgument("the compilation request is no proto"));
   static std::atomic<int64_t> next = 0;
-  *programs = new XLA_TpuProgram*[1]{
-      new XLA_TpuProgram{runtime::CompileGraph(proto), "torus-" + std::to_string(next++)}};
-  *count = 1;
+  auto graphs = runtime::CompileGraph(proto);
+  *count = graphs.size();
+  *programs = new XLA_TpuProgram*[graphs.size()];
+  for (size_t i = 0; i < graphs.size(); ++i)
+    (*programs)[i] =
+        new XLA_TpuProgram{std::move(graphs[i]), "torus-" + std::to_string(next++)};
 }
 
 TORUS_TFTPU bool TpuCompile_IsTpuCompilationEnabled() { return true; }
@@ -124,7 +131,7 @@ TORUS_TFTPU bool TpuProgram_HasSharding(const XLA_TpuProgram*) { return false; }
 
 TORUS_TFTPU void TpuProgram_GetExecutableInfo(const XLA_TpuProgram* program,
                                               TpuSerializedProto* info, TF_Status*) {
-  Give(program->graph.info, info);
+  Give(program->graph.part.info, info);
 }
 
 // TensorFlow ends the process at an empty message; an error it takes for "none".
@@ -139,7 +146,7 @@ TORUS_TFTPU void TpuProgram_GetHloMetadata(const XLA_TpuProgram* program, TpuSer
 }
 
 TORUS_TFTPU void TpuProgram_GetMayModifyVariables(const XLA_TpuProgram* program, bool* modifies) {
-  *modifies = program->graph.modifies_variables;
+  *modifies = program->graph.part.modifies_variables;
 }
 
 TORUS_TFTPU TpuProgramFingerprint TpuProgram_GetFingerprint(const XLA_TpuProgram* program) {

@@ -191,16 +191,19 @@ Status Program::Join(std::shared_ptr<Launch> launch) {
   return Status();
 }
 
-// The value of an input: what the memory holds, or nothing of no elements.
+// The value of an input: what the memory holds, nothing of no elements, or zeros for what is
+// another core's.
 Result<std::shared_ptr<Array>> Program::Input(int device, size_t index,
                                               DeviceMemory* memory) const {
+  const auto& shape = source_.inputs[index];
+  if (memory == nullptr && shape.HasElements()) return Zeros(device, shape);
   if (memory != nullptr) {
     if (auto array = memory->array()) return array;
-    if (memory->size() > 0 && source_.inputs[index].HasElements())
+    if (memory->size() > 0 && shape.HasElements())
       return FailedPrecondition("input {} of the program is memory that nothing was written to",
                                 index);
   }
-  return ToDevice(device, source_.inputs[index], nullptr, [](const Status&) {});
+  return ToDevice(device, shape, nullptr, [](const Status&) {});
 }
 
 void Program::Run(const std::shared_ptr<Launch>& launch) {
@@ -212,7 +215,7 @@ void Program::Fail(Launch& launch, const Status& status) {
   for (auto& part : launch.parts) {
     if (part.device < 0) continue;
     part.inputs.clear();
-    for (const auto& output : part.outputs) output->Resolve(Error(status));
+    for (auto& output : part.outputs) Array::Resolve(std::move(output), Error(status));
     part.ended(status);
   }
 }
@@ -267,7 +270,7 @@ Status Program::Execute(Launch& launch) {
     part.inputs.clear();
     tpu_->WhenReady(ends[place], std::move(part.ended));
     for (size_t i = 0; i < output_count; ++i)
-      part.outputs[i]->Resolve(outputs[place * output_count + i]);
+      Array::Resolve(std::move(part.outputs[i]), outputs[place * output_count + i]);
   }
   return Status();
 }

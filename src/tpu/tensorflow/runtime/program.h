@@ -42,7 +42,7 @@ class Program : public std::enable_shared_from_this<Program> {
   const std::vector<ArrayShape>& outputs() const { return source_.outputs; }
 
   // One device's part of a launch. An input's memory that is an output's too is given up to it. Null
-  // memory has no bytes. Errors of running are those of the outputs' values and of the stream.
+  // memory is of no bytes, or another core's. Errors of running are those of the outputs' values and of the stream.
   Status Enqueue(int device, Stream& stream, const std::vector<DeviceMemory*>& inputs,
                  const std::vector<DeviceMemory*>& outputs);
 

@@ -71,6 +71,14 @@ Result<std::shared_ptr<Array>> ToDevice(int device, const ArrayShape& shape, con
   return std::make_shared<Array>(args.buffer);
 }
 
+Result<std::shared_ptr<Array>> Zeros(int device, const ArrayShape& shape) {
+  constexpr size_t kWidestElement = 16;  // bytes, of C128
+  const auto elements = std::accumulate(shape.dimensions.begin(), shape.dimensions.end(),
+                                        size_t{1}, std::multiplies<>());
+  const auto data = std::make_shared<std::vector<char>>(elements * kWidestElement);
+  return ToDevice(device, shape, data->data(), [data](const Status&) {});
+}
+
 void ToHost(std::shared_ptr<Array> array, void* data, size_t size,
             std::function<void(Status)> done) {
   array->WhenResolved([array, data, size, done = std::move(done)] {
@@ -96,7 +104,12 @@ Result<std::vector<int64_t>> WaitForDimensions(std::shared_ptr<Array> array) {
 std::shared_ptr<Array> CopyTo(int device, int from, std::shared_ptr<Array> array) {
   if (device == from) return array;
   auto copy = std::make_shared<Array>();
-  array->WhenResolved([device, array, copy] { copy->Resolve(BeginCopy(device, *array)); });
+  auto& source = *array;
+  source.WhenResolved([device, array = std::move(array), copy]() mutable {
+    auto buffer = BeginCopy(device, *array);
+    array = nullptr;
+    Array::Resolve(std::move(copy), std::move(buffer));
+  });
   return copy;
 }
 

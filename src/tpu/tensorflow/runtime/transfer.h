@@ -29,6 +29,9 @@ struct ArrayShape {
 Result<std::shared_ptr<Array>> ToDevice(int device, const ArrayShape& shape, const void* data,
                                         std::function<void(Status)> done);
 
+// Zeros of the shape.
+Result<std::shared_ptr<Array>> Zeros(int device, const ArrayShape& shape);
+
 // Copies the array to `data`, of `size` bytes, once it is there; then `done`, as above.
 void ToHost(std::shared_ptr<Array> array, void* data, size_t size, std::function<void(Status)> done);
 
