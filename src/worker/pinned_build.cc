@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "base/fault.h"
 #include "base/file.h"
@@ -17,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kVerify[] = "torus-verify";
+constexpr char kTensorflow[] = "tensorflow";  // the adapters, each in a folder of its version
 
 // A link when the file may be read by all (the VM's users are strangers to it), else a copy.
 Status Pin(const std::string& source, const std::string& target) {
@@ -43,13 +45,29 @@ Status Pin(const std::string& source, const std::string& target) {
   return {};
 }
 
+// The files in the folder of a build that go with its libtpu.so, by their place there.
+std::vector<fs::path> CompanionsIn(const fs::path& build) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (fs::exists(build / kVerify, error)) files.emplace_back(kVerify);
+  for (const auto& version : fs::directory_iterator(build / kTensorflow, error)) {
+    const auto adapter = fs::path(kTensorflow) / version.path().filename() / "adapter.so";
+    if (fs::exists(build / adapter, error)) files.push_back(adapter);
+  }
+  return files;
+}
+
 // Before libtpu.so, by which a start that was cut off tells that it is still to be done.
-Status PinVerify(const std::string& folder, const std::string& libtpu) {
+Status PinCompanions(const std::string& folder, const std::string& libtpu) {
   if (access((folder + "/libtpu.so").c_str(), F_OK) == 0) return {};
   std::error_code error;
-  for (const fs::path& file : {fs::path(libtpu), fs::canonical(libtpu, error)}) {
-    const fs::path program = file.parent_path() / kVerify;
-    if (access(program.c_str(), F_OK) == 0) return Pin(program, folder + "/" + kVerify);
+  for (const fs::path& library : {fs::path(libtpu), fs::canonical(libtpu, error)}) {
+    const auto files = CompanionsIn(library.parent_path());
+    for (const auto& file : files) {
+      TORUS_RETURN_IF_ERROR(MakeFolders(fs::path(folder) / file.parent_path(), 0755));
+      TORUS_RETURN_IF_ERROR(Pin(library.parent_path() / file, fs::path(folder) / file));
+    }
+    if (!files.empty()) break;
   }
   return {};
 }
@@ -58,7 +76,7 @@ Status PinVerify(const std::string& folder, const std::string& libtpu) {
 
 Status PinBuild(const std::string& folder, const std::string& libtpu, const std::string& engine) {
   TORUS_RETURN_IF_ERROR(MakeFolders(folder + "/engine", 0755));
-  TORUS_RETURN_IF_ERROR(PinVerify(folder, libtpu));
+  TORUS_RETURN_IF_ERROR(PinCompanions(folder, libtpu));
   TORUS_RETURN_IF_ERROR(Pin(libtpu, folder + "/libtpu.so"));
   return Pin(engine, folder + "/engine/xla_cpu.so");
 }

@@ -57,6 +57,18 @@ TEST_F(PinBuildTest, VerifyIsOfTheBuildOfItsLibrary) {
   EXPECT_FALSE(fs::exists(root_ / "vm/torus-verify"));
 }
 
+TEST_F(PinBuildTest, EachTensorflowsAdapterComesToo) {
+  for (const char* name : {"tensorflow/2.19/adapter.so", "tensorflow/2.20/adapter.so"}) {
+    fs::create_directories((root_ / "build" / name).parent_path());
+    Write(name, "first");
+  }
+  fs::create_directories(root_ / "build/tensorflow/2.21");
+  ASSERT_TRUE(Pin().ok());
+  EXPECT_EQ(Pinned("tensorflow/2.19/adapter.so"), "first");
+  EXPECT_EQ(Pinned("tensorflow/2.20/adapter.so"), "first");
+  EXPECT_FALSE(fs::exists(root_ / "vm/tensorflow/2.21"));
+}
+
 TEST_F(PinBuildTest, VerifyLiesBesideTheFileThatALinkLeadsTo) {
   fs::create_symlink(root_ / "build/libtpu.so", root_ / "link.so");
   ASSERT_TRUE(Pin("link.so").ok());

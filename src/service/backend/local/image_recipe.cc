@@ -24,7 +24,7 @@ MaxStartups 100:30:200
 )";
 
 constexpr char kSudoers[] =
-    R"(Defaults env_keep += "TPU_LIBRARY_PATH TORUS_ENGINE"
+    R"(Defaults env_keep += "TPU_LIBRARY_PATH TORUS_ENGINE TPU_LOAD_LIBRARY"
 Defaults env_keep += "SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT"
 Defaults env_keep += "http_proxy https_proxy no_proxy"
 %google-sudoers ALL=(ALL:ALL) NOPASSWD:ALL
@@ -53,6 +53,8 @@ std::map<std::string, std::string> Environment(const HostPackages& host) {
   std::map<std::string, std::string> variables = host.environment;
   variables["TPU_LIBRARY_PATH"] = "/opt/torus/libtpu.so";
   variables["TORUS_ENGINE"] = "/opt/torus/engine/xla_cpu.so";
+  // TensorFlow has a lock of its own in /tmp, which outlives a crash; libtpu.so's tells who has the TPU.
+  variables["TPU_LOAD_LIBRARY"] = "1";
   variables["LANG"] = "C.UTF-8";
   // Python packages bring their own bundles, which know nothing of a CA of the host's.
   for (const char* name : {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"})
