@@ -1,5 +1,6 @@
 #include "worker/metadata_server.h"
 
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -17,7 +18,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
-#include <cerrno>
 #include <chrono>
 #include <set>
 #include <thread>
@@ -41,6 +41,7 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr int kMaxConnections = 256;
 constexpr int kCrowd = 64;  // above it, a silent connection is closed sooner
 constexpr size_t kMaxWaiting = 64;
+constexpr auto kLookAgain = std::chrono::seconds(1);
 constexpr size_t kMaxInFlight = 64 << 20;  // bytes of answers that are being sent
 constexpr size_t kSmall = 64 * 1024;       // an answer up to here is always sent
 constexpr size_t kMaxBody = 64 * 1024;
@@ -86,11 +87,10 @@ bool IsText(const std::string& bytes) {
   return true;
 }
 
-// Whether the client has hung up. What it has sent besides is left alone.
+// Whether the client has hung up, also behind what it has sent besides, which is left alone.
 bool HasHungUp(int fd) {
-  char byte;
-  const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+  pollfd client{.fd = fd, .events = POLLRDHUP, .revents = 0};
+  return poll(&client, 1, 0) > 0;
 }
 
 // The number that a query has; `otherwise` when it has none.
@@ -170,7 +170,8 @@ class MetadataServer::Impl {
     Waiter(const Waiter&) = delete;
     Impl& impl;
     asio::steady_timer timer;
-    const bool guest;  // it waits for a guest attribute
+    const bool guest;     // it waits for a guest attribute
+    bool watched = true;  // whether we are told when the client hangs up
     bool gone = false;
   };
 
@@ -276,17 +277,20 @@ class MetadataServer::Impl {
     if (limit == 0 || EtagOf(request) != etag) co_return;
     const auto waiter = std::make_shared<Waiter>(*this, request.path.starts_with(kGuest));
     // Cancelled below, so the socket is there when this runs to the end.
-    socket.async_wait(tcp::socket::wait_read,
-                      [weak = std::weak_ptr(waiter), &socket](const auto& error) {
-                        const auto held = weak.lock();
-                        if (error || !held || !HasHungUp(socket.native_handle())) return;
-                        held->gone = true;
-                        held->timer.cancel();
-                      });
+    socket.async_wait(tcp::socket::wait_read, [weak = std::weak_ptr(waiter)](const auto& error) {
+      const auto held = weak.lock();
+      if (error || !held) return;
+      held->watched = false;
+      held->timer.cancel();
+    });
     while (!waiter->gone && EtagOf(request) == etag &&
            std::chrono::steady_clock::now() < deadline) {
-      waiter->timer.expires_at(deadline);
+      // What a client sends while it waits hides that it hangs up: then one looks now and then.
+      waiter->timer.expires_at(
+          waiter->watched ? deadline
+                          : std::min(deadline, std::chrono::steady_clock::now() + kLookAgain));
       co_await waiter->timer.async_wait(kAwait);
+      if (!waiter->watched) waiter->gone = HasHungUp(socket.native_handle());
     }
     boost::system::error_code ignored;
     socket.cancel(ignored);

@@ -181,6 +181,23 @@ TEST_F(MetadataServerTest, OneThatHangsUpWaitsNoMore) {
   EXPECT_EQ(Get("project/project-id?wait_for_change=true&timeout_sec=1").body(), "p");
 }
 
+TEST_F(MetadataServerTest, OneThatHangsUpAfterSayingMoreWaitsNoMore) {
+  asio::io_context io;
+  asio::ip::tcp::socket socket(io);
+  socket.connect({asio::ip::make_address("127.0.0.1"), port_});
+  const auto send = [&](std::string_view text) { asio::write(socket, asio::buffer(text)); };
+  send("GET /computeMetadata/v1/project/project-id?wait_for_change=true HTTP/1.1\r\n"
+       "Metadata-Flavor: Google\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  send("and more");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  socket.shutdown(asio::ip::tcp::socket::shutdown_send);
+  const timeval limit{.tv_sec = 10, .tv_usec = 0};  // a read that takes longer fails
+  setsockopt(socket.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  char answer[4096];
+  EXPECT_GT(recv(socket.native_handle(), answer, sizeof answer, 0), 0);
+}
+
 TEST_F(MetadataServerTest, AGuestAttributesChangeIsWaitedFor) {
   const std::string path = "instance/guest-attributes/a/b";
   Asked asked(port_, path + "?wait_for_change=true&timeout_sec=20");
