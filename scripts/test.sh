@@ -17,6 +17,7 @@ end_to_end() {
 
 rm -f build/unit.xml build/end_to_end.xml
 stage install install_for_tests
+stage tensorflow scripts/tensorflow.sh  # before the build, which makes an adapter for it
 stage build scripts/build.sh release
 failed=0
 stage unit unit_tests || failed=1

@@ -1,0 +1,42 @@
+"""What does not work yet, in a process of its own: each must fail, and leave the process alive."""
+import pathlib
+import tempfile
+
+import tensorflow as tf
+
+from tpu import CORES, in_function, on_each, resolver, strategy, topology, values_of
+
+
+def print_in_a_step():
+    def step():
+        x = tf.ones((2,))
+        tf.print("inside", x)
+        return tf.reduce_sum(x)
+
+    assert on_each(step) == [2] * CORES
+
+
+def summary_in_a_step():
+    folder = tempfile.mkdtemp()
+    writer = tf.summary.create_file_writer(folder)
+
+    def step():
+        tf.summary.scalar("loss", tf.constant(1.), step=0)
+        return tf.constant(2.)
+
+    with writer.as_default():
+        assert on_each(step) == [2] * CORES
+    writer.flush()
+    assert list(pathlib.Path(folder).iterdir())
+
+
+def model_parallelism():
+    assignment = tf.tpu.experimental.DeviceAssignment.build(topology, computation_shape=[1, 1, 1, 2],
+                                                            num_replicas=CORES // 2)
+    split = tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
+
+    def step():
+        x = split.experimental_split_to_logical_devices(tf.ones((8, 8)), [2, 1])
+        return tf.reduce_sum(x @ x)
+
+    assert values_of(in_function(step, split)()) == [512] * (CORES // 2)
