@@ -14,17 +14,18 @@ Array::~Array() {
   Take(Tpu::api(), Tpu::api()->PJRT_Buffer_Destroy(&args)).ok();
 }
 
-void Array::Resolve(Result<PJRT_Buffer*> buffer) {
+void Array::Resolve(std::shared_ptr<Array> array, Result<PJRT_Buffer*> buffer) {
   std::vector<std::function<void()>> waiters;
   {
-    const MutexLock lock(mutex_);
-    resolved_ = true;
+    const MutexLock lock(array->mutex_);
+    array->resolved_ = true;
     if (buffer)
-      buffer_ = *buffer;
+      array->buffer_ = *buffer;
     else
-      status_ = std::move(buffer).error();
-    waiters.swap(waiters_);
+      array->status_ = std::move(buffer).error();
+    waiters.swap(array->waiters_);
   }
+  array = nullptr;
   for (const auto& then : waiters) then();
 }
 

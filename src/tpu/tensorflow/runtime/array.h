@@ -27,8 +27,9 @@ class Array {
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
-  // Once: the program was launched, or will not be. Takes the buffer.
-  void Resolve(Result<PJRT_Buffer*> buffer);
+  // Once: the program was launched, or will not be. Takes the buffer. Lets go of the array before it
+  // calls those who wait, who may ask whether they are the only ones that hold it.
+  static void Resolve(std::shared_ptr<Array> array, Result<PJRT_Buffer*> buffer);
 
   // Calls `then` when it is resolved: now, or on the thread that resolves it.
   void WhenResolved(std::function<void()> then);
