@@ -39,7 +39,9 @@ Result<std::string> FrameworkVersion() {
   void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   void* const version = library == nullptr ? nullptr : dlsym(library, "TF_Version");
   if (version == nullptr) return NotFound("{} does not say its version", path);
-  return reinterpret_cast<const char* (*)()>(version)();
+  std::string said = reinterpret_cast<const char* (*)()>(version)();
+  dlclose(library);  // which only looked it up
+  return said;
 }
 
 fs::path Folder() {
