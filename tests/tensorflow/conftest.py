@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 IN_PROCESS = pathlib.Path(__file__).with_name("in_process")
 VERSION = os.environ.get("TORUS_TENSORFLOW", "2.20.0")
 PYTHON = ROOT / f"build/tensorflow/{VERSION}/bin/python"
-TIMEOUT = 900  # of a process
+TIMEOUT = 1200  # of a process
 
 
 def pytest_generate_tests(metafunc):

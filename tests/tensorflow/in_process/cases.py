@@ -1,5 +1,5 @@
-"""cases.py MODULE FILE: runs each function of the module whose name has no underscore in front, and
-writes a line to the file when it has ended: its name, and "" or its traceback, as JSON.
+"""cases.py MODULE FILE [CASE…]: runs each function of the module whose name has no underscore in front
+(or those named), and adds a line to the file when it has ended: its name, and "" or its traceback, as JSON.
 """
 import importlib
 import json
@@ -9,11 +9,11 @@ import traceback
 import types
 
 
-def main(name, file):
+def main(name, file, *chosen):
     module = importlib.import_module(name)
     for name, case in list(vars(module).items()):
         own = isinstance(case, types.FunctionType) and case.__module__ == module.__name__
-        if not own or name.startswith("_"):
+        if not own or name.startswith("_") or chosen and name not in chosen:
             continue
         began = time.monotonic()
         try:

@@ -88,6 +88,18 @@ def reduce_and_gather_on_the_host():
     assert strategy.gather(values, axis=0).numpy().tolist() == list(range(CORES))
 
 
+def model_parallelism():
+    assignment = tf.tpu.experimental.DeviceAssignment.build(topology, computation_shape=[1, 1, 1, 2],
+                                                            num_replicas=CORES // 2)
+    split = tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
+
+    def step():
+        x = split.experimental_split_to_logical_devices(tf.ones((8, 8)), [2, 1])
+        return tf.reduce_sum(x @ x)
+
+    assert values_of(in_function(step, split)()) == [512] * (CORES // 2)
+
+
 def control_flow():
     def step(n):
         i, total = tf.constant(0), tf.constant(0.)

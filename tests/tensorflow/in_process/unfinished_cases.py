@@ -4,7 +4,7 @@ import tempfile
 
 import tensorflow as tf
 
-from tpu import CORES, in_function, on_each, resolver, strategy, topology, values_of
+from tpu import CORES, on_each
 
 
 def print_in_a_step():
@@ -28,15 +28,3 @@ def summary_in_a_step():
         assert on_each(step) == [2] * CORES
     writer.flush()
     assert list(pathlib.Path(folder).iterdir())
-
-
-def model_parallelism():
-    assignment = tf.tpu.experimental.DeviceAssignment.build(topology, computation_shape=[1, 1, 1, 2],
-                                                            num_replicas=CORES // 2)
-    split = tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
-
-    def step():
-        x = split.experimental_split_to_logical_devices(tf.ones((8, 8)), [2, 1])
-        return tf.reduce_sum(x @ x)
-
-    assert values_of(in_function(step, split)()) == [512] * (CORES // 2)
