@@ -2,8 +2,9 @@
 //
 // TensorFlow names memory before a program has filled it, and fills it again with the next step's
 // values. Here the memory is a name and each value an Array of its own, which never changes once it
-// is there: who reads takes the Array at the time of asking, and no order of streams has to be kept.
-// Thread-safety: Array: all. DeviceMemory: as TensorFlow orders its calls; its array is locked.
+// is there: who reads takes the Array at the time of asking, and no order of streams has to be
+// kept. Thread-safety: Array: all. DeviceMemory: as TensorFlow orders its calls; its array is
+// locked.
 #ifndef TORUS_TPU_TENSORFLOW_RUNTIME_ARRAY_H_
 #define TORUS_TPU_TENSORFLOW_RUNTIME_ARRAY_H_
 
@@ -27,8 +28,8 @@ class Array {
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
-  // Once: the program was launched, or will not be. Takes the buffer. Lets go of the array before it
-  // calls those who wait, who may ask whether they are the only ones that hold it.
+  // Once: the program was launched, or will not be. Takes the buffer. Lets go of the array before
+  // it calls those who wait, who may ask whether they are the only ones that hold it.
   static void Resolve(std::shared_ptr<Array> array, Result<PJRT_Buffer*> buffer);
 
   // Calls `then` when it is resolved: now, or on the thread that resolves it.
