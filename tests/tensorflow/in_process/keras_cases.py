@@ -127,7 +127,8 @@ def batch_normalization():
     moving_mean, moving_variance = model.layers[1].moving_mean.numpy(), model.layers[1].moving_variance.numpy()
     assert np.abs(moving_mean).max() > 0 and (moving_variance != 1).all()
     on_cpu = _on_cpu(_cnn, "each replica", 0.)
-    on_cpu.set_weights(model.get_weights())
+    for each in (model, on_cpu):  # each replica had its own averages: the first one's for all
+        each.set_weights(model.get_weights())
     with tf.device("/CPU:0"):
         expected = on_cpu.predict(IMAGES, verbose=0)
     assert_close(model.predict(IMAGES, verbose=0), expected, 1e-3)
@@ -181,7 +182,7 @@ class _Penalized(keras.Model):
     """A step of the user's own."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__(name="penalized")
         self.dense = keras.layers.Dense(3)
 
     def call(self, x):
@@ -278,4 +279,5 @@ def a_saved_model():
     model.export(folder, verbose=False)
     expected = model.predict(X[:8], verbose=0)
     with tf.device("/CPU:0"):
-        assert_close(tf.saved_model.load(folder).serve(tf.constant(X[:8])).numpy(), expected, 1e-3)
+        loaded = tf.saved_model.load(folder)
+        assert_close(loaded.serve(tf.constant(X[:8])).numpy(), expected, 1e-3)
