@@ -32,16 +32,19 @@ struct BFloat16 {
   }
 };
 
+// What came from another process lies where its message put it, at any byte.
 template <typename T, typename Operation>
 void Accumulate(char* into, const char* from, size_t bytes, Operation operation) {
-  auto* to = reinterpret_cast<T*>(into);
-  const auto* other = reinterpret_cast<const T*>(from);
-  for (size_t i = 0; i < bytes / sizeof(T); ++i) {
+  for (size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
+    T value, other;
+    std::memcpy(&value, into + at, sizeof(T));
+    std::memcpy(&other, from + at, sizeof(T));
     if constexpr (std::is_same_v<T, BFloat16>) {
-      to[i] = BFloat16::Of(operation(to[i].value(), other[i].value()));
+      value = BFloat16::Of(operation(value.value(), other.value()));
     } else {
-      to[i] = static_cast<T>(operation(to[i], other[i]));
+      value = static_cast<T>(operation(value, other));
     }
+    std::memcpy(into + at, &value, sizeof(T));
   }
 }
 
