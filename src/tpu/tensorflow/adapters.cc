@@ -62,6 +62,13 @@ std::vector<std::string> VersionsIn(const fs::path& folder) {
   return versions;
 }
 
+std::string AdaptersIn(const fs::path& folder) {
+  const auto versions = VersionsIn(folder);
+  if (versions.empty()) return "There is no adapter for any TensorFlow: build Torus with one";
+  return fmt::format("There are adapters for {}: install a tensorflow-tpu of one of these",
+                     fmt::join(versions, ", "));
+}
+
 // A patch release keeps the C++ of its minor version.
 std::string MinorOf(const std::string& version) {
   return version.substr(0, version.find('.', version.find('.') + 1));
@@ -74,10 +81,8 @@ Result<void*> OpenAdapter() {
   std::error_code error;
   if (!fs::exists(file, error))
     return Unimplemented(
-        "TensorFlow {} has no TPU here: there is no {}. There are adapters for: {}. Install a "
-        "tensorflow-tpu of one of these, or use a stock TensorFlow as a client of the TPU VM's "
-        "grpc:// worker",
-        version, file.string(), fmt::join(VersionsIn(folder), ", "));
+        "TensorFlow {} has no TPU here: there is no {}. {}", version, file.string(),
+        AdaptersIn(folder));
   void* const adapter = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (adapter == nullptr)
     return FailedPrecondition("the TPU adapter for TensorFlow {} does not open: {}", version,

@@ -45,7 +45,7 @@ TEST(BindAdapter, NamesTheVersionsThatThereAre) {
   EXPECT_EQ(status.code(), Code::kUnimplemented);
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("TensorFlow 2.0.1-rc0 has no TPU here"),
-                    HasSubstr("tensorflow/2.0/adapter.so"), HasSubstr("for: 2.1, 2.2, 2.3.")));
+                    HasSubstr("tensorflow/2.0/adapter.so"), HasSubstr("for 2.1, 2.2, 2.3:")));
 }
 
 TEST(BindAdapter, SaysWhyAnAdapterDoesNotOpen) {

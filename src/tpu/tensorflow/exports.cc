@@ -8,6 +8,7 @@
 
 #include "tpu/pjrt/api.h"
 #include "tpu/tensorflow/adapters.h"
+#include "tpu/tensorflow/no_adapter.h"
 
 extern "C" const PJRT_Api* GetPjrtApi();
 
@@ -48,7 +49,10 @@ constexpr Target kTargets[] = {
 extern "C" __attribute__((visibility("default"))) void TfTpu_Initialize(bool, int, const char**) {
   static const bool bound = [] {
     const auto status = torus::tensorflow::BindAdapter(torus::tensorflow::kTargets, GetPjrtApi());
-    if (!status.ok()) std::fprintf(stderr, "libtpu: %s\n", status.message().c_str());
+    if (!status.ok()) {
+      std::fprintf(stderr, "libtpu: %s\n", status.message().c_str());
+      torus::tensorflow::StandIn(torus::tensorflow::kTargets);
+    }
     return status.ok();
   }();
   static_cast<void>(bound);

@@ -1,6 +1,7 @@
 // Setting the TPU system up and taking it down: what tf.tpu.experimental.initialize_tpu_system runs,
 // and what TensorFlow asks when it lists devices.
 #include <atomic>
+#include <cstdio>
 #include <string>
 
 #include "tensorflow/core/protobuf/tpu/topology.pb.h"
@@ -96,6 +97,13 @@ TORUS_TFTPU bool TpuConfigurationApi_HasTPUPodState() { return true; }
 
 TORUS_TFTPU void TpuConfigurationApi_TpusPerHost(int32_t* tpus, TF_Status*) {
   *tpus = static_cast<int32_t>(TheTopology()->cores.size());
+  // No error, which would keep TensorFlow from all it can do without a TPU; so it is said here.
+  static const bool said = [] {
+    const auto status = runtime::CheckSlice();
+    if (!status.ok()) std::fprintf(stderr, "libtpu: %s\n", status.message().c_str());
+    return true;
+  }();
+  static_cast<void>(said);
 }
 
 // Only told to the user; the limit itself is kept where memory is. Asking must not take the chips.
