@@ -1,7 +1,9 @@
 // A value is the list of its arrays and tokens, however tuples nest.
 #include "tpu/testing/fake_hlo.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "tpu/program/wire.h"
 
@@ -33,11 +35,11 @@ Value OfFloats(const HloShape& shape, const std::vector<float>& floats) {
   return value;
 }
 
-Value Add(const HloShape& shape, const Value& a, const Value& b) {
-  auto sum = Floats(a[0]);
-  const auto other = Floats(b[0]);
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
-  return OfFloats(shape, sum);
+template <typename Operation>
+Value Elementwise(const HloShape& shape, const Value& a, const Value& b, Operation operation) {
+  auto result = Floats(a[0]);
+  std::ranges::transform(result, Floats(b[0]), result.begin(), operation);
+  return OfFloats(shape, result);
 }
 
 // Results that lie where an operand lies: xla.HloInstructionProto's output_operand_aliasing.
@@ -83,8 +85,11 @@ class Interpreter {
     if (op == "tuple") return Operands(instruction);
     if (op == "get-tuple-element") return Element(instruction);
     if (op == "custom-call") return CallHandler(instruction);
-    if (op == "add") {
-      return Add(instruction.shape, Operand(instruction, 0), Operand(instruction, 1));
+    if (op == "add" || op == "multiply") {
+      const auto& a = Operand(instruction, 0);
+      const auto& b = Operand(instruction, 1);
+      return op == "add" ? Elementwise(instruction.shape, a, b, std::plus<>())
+                         : Elementwise(instruction.shape, a, b, std::multiplies<>());
     }
     if (op == "all-reduce") {
       return OfFloats(instruction.shape,
