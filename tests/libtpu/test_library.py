@@ -1,6 +1,9 @@
 """The file itself: a guest in other people's processes."""
+import pathlib
 import re
 import subprocess
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2] / "src/tpu"
 
 # Libraries of glibc itself.
 ALLOWED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
@@ -13,7 +16,10 @@ def output(*command):
 
 def test_exports_exactly_what_is_meant(libtpu):
     symbols = output("nm", "-D", "--defined-only", str(libtpu)).split("\n")
-    assert [line.split()[-1] for line in symbols if line] == ["GetPjrtApi"]
+    tensorflow = re.findall(r"^F\((\w+)\)", (SOURCE / "tensorflow/names.inc").read_text(), re.M)
+    assert len(tensorflow) > 200
+    assert {line.split()[-1] for line in symbols if line} == {
+        "GetPjrtApi", "TfTpu_Initialize", *tensorflow}
 
 
 def test_needs_nothing_but_glibc(libtpu):

@@ -6,8 +6,9 @@ import importlib.util
 
 import pytest
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None,
-                                reason="tensorflow is not installed")
+# A folder of that name, such as tests/tensorflow, has no origin.
+INSTALLED = getattr(importlib.util.find_spec("tensorflow"), "origin", None) is not None
+pytestmark = pytest.mark.skipif(not INSTALLED, reason="tensorflow is not installed")
 
 JAX = "import jax, jax.numpy as jnp; assert jnp.ones((64, 64)).sum() == 4096 and len(jax.devices()) == 4"
 TENSORFLOW = """
