@@ -4,7 +4,8 @@
 // A key holds everything that the engine's compiler sees (the program as the framework sent it, the
 // options, the client, the environment) and what it is: builds of the engine and of Torus, and the
 // CPU. So a program that is loaded is the one that a compilation would give. What Torus knows of a
-// program is not kept: it is read from the loaded one. Thread-safety: all functions, from any thread.
+// program is not kept: it is read from the loaded one. Thread-safety: all functions, from any
+// thread.
 #ifndef TORUS_TPU_DEVICE_CACHED_PROGRAMS_H_
 #define TORUS_TPU_DEVICE_CACHED_PROGRAMS_H_
 

@@ -28,13 +28,13 @@ class CachedPrograms : public ::testing::Test {
 
   // A framework in a process of its own, as far as can be told.
   PjrtUser Framework(std::string builds = "torus on engine", std::string type = "v4-8") const {
-    return *PjrtUser::Make(MakeSoftwareTpu(
-        pjrt::Engine::Open(FAKE_ENGINE),
-        {.version = "1.2.3",
-         .slice_source = [type] { return SliceSource{.accelerator_type = type}; },
-         .host = {"/none", "/none"},
-         .program_cache = {.folder = folder_},
-         .builds = std::move(builds)}));
+    return *PjrtUser::Make(
+        MakeSoftwareTpu(pjrt::Engine::Open(FAKE_ENGINE),
+                        {.version = "1.2.3",
+                         .slice_source = [type] { return SliceSource{.accelerator_type = type}; },
+                         .host = {"/none", "/none"},
+                         .program_cache = {.folder = folder_},
+                         .builds = std::move(builds)}));
   }
 
   // How often the engine compiles meanwhile.
@@ -63,7 +63,8 @@ class CachedPrograms : public ::testing::Test {
 std::string Describe(const PjrtUser& user, PJRT_LoadedExecutable* loaded) {
   auto get = MakeArgs<PJRT_LoadedExecutable_GetExecutable_Args>();
   get.loaded_executable = loaded;
-  EXPECT_TRUE(PjrtUser::Take(user.api(), user.api()->PJRT_LoadedExecutable_GetExecutable(&get)).ok());
+  EXPECT_TRUE(
+      PjrtUser::Take(user.api(), user.api()->PJRT_LoadedExecutable_GetExecutable(&get)).ok());
   auto name = MakeArgs<PJRT_Executable_Name_Args>();
   auto fingerprint = MakeArgs<PJRT_Executable_Fingerprint_Args>();
   auto memory = MakeArgs<PJRT_Executable_GetCompiledMemoryStats_Args>();

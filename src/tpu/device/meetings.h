@@ -37,7 +37,8 @@ struct Part {
   kernels::Member member;
   // Called once, on any thread, when the results are there or will not be.
   std::function<void(const Status&)> done;
-  // It is another process's, and is told first: what this one is told may be the last before it ends.
+  // It is another process's, and is told first: what this one is told may be the last before it
+  // ends.
   bool from_afar = false;
 };
 

@@ -80,9 +80,8 @@ Result<void*> OpenAdapter() {
   const auto file = folder / MinorOf(version) / kFile;
   std::error_code error;
   if (!fs::exists(file, error))
-    return Unimplemented(
-        "TensorFlow {} has no TPU here: there is no {}. {}", version, file.string(),
-        AdaptersIn(folder));
+    return Unimplemented("TensorFlow {} has no TPU here: there is no {}. {}", version,
+                         file.string(), AdaptersIn(folder));
   void* const adapter = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (adapter == nullptr)
     return FailedPrecondition("the TPU adapter for TensorFlow {} does not open: {}", version,

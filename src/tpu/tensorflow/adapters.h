@@ -18,9 +18,9 @@ struct Target {
   void** address;
 };
 
-// Opens tensorflow/VERSION/adapter.so beside this library, gives it the API, and points every target
-// that it has to its function. NOT_FOUND: no TensorFlow is in the process; UNIMPLEMENTED: no adapter
-// for its version, with those there are; FAILED_PRECONDITION: the adapter does not open.
+// Opens tensorflow/VERSION/adapter.so beside this library, gives it the API, and points every
+// target that it has to its function. NOT_FOUND: no TensorFlow is in the process; UNIMPLEMENTED: no
+// adapter for its version, with those there are; FAILED_PRECONDITION: the adapter does not open.
 Status BindAdapter(std::span<const Target> targets, const PJRT_Api* api);
 
 }  // namespace torus::tensorflow

@@ -1,7 +1,8 @@
 // The TfTpu API as libtpu.so exports it: each function jumps to the adapter's of its name.
 //
-// TensorFlow looks every name up when it is imported, and calls TfTpu_Initialize next; which adapter
-// there must be is known only then. A name that the adapter lacks (one of another version) says so.
+// TensorFlow looks every name up when it is imported, and calls TfTpu_Initialize next; which
+// adapter there must be is known only then. A name that the adapter lacks (one of another version)
+// says so.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -23,10 +24,10 @@ long Missing(const char* name) {
 }  // namespace
 
 // NAME jumps to where NAME_target points.
-#define F(name)                                                              \
-  extern "C" __attribute__((visibility("hidden"))) void* name##_target;      \
-  static long name##_missing() { return Missing(#name); }                    \
-  void* name##_target = reinterpret_cast<void*>(&name##_missing);            \
+#define F(name)                                                                  \
+  extern "C" __attribute__((visibility("hidden"))) void* name##_target;          \
+  static long name##_missing() { return Missing(#name); }                        \
+  void* name##_target = reinterpret_cast<void*>(&name##_missing);                \
   asm(".pushsection .text\n.globl " #name "\n.type " #name ", @function\n" #name \
       ":\n  jmp *" #name "_target(%rip)\n.size " #name ", . - " #name "\n.popsection");
 #include "tpu/tensorflow/names.inc"

@@ -8,8 +8,8 @@
 
 namespace torus::tensorflow {
 
-// Points those targets that TensorFlow calls before it uses a TPU to functions that need no adapter:
-// the host has no TPU. That is no error, since all else of TensorFlow works.
+// Points those targets that TensorFlow calls before it uses a TPU to functions that need no
+// adapter: the host has no TPU. That is no error, since all else of TensorFlow works.
 void StandIn(std::span<const Target> targets);
 
 }  // namespace torus::tensorflow

@@ -24,8 +24,8 @@ using ::tensorflow::TensorShape;
 using ::tensorflow::XlaArgument;
 using ::tensorflow::XlaCompilationResult;
 using ::tensorflow::XlaCompiler;
-using ::tensorflow::tpu::TPUCompileMetadataProto;
 using ::tensorflow::tpu::TpuCompilationRequestProto;
+using ::tensorflow::tpu::TPUCompileMetadataProto;
 
 constexpr char kDeviceType[] = "XLA_TPU_JIT";
 
@@ -94,8 +94,7 @@ Status TfToXla(const TpuCompilationRequestProto& request, XlaCompilationResult* 
   compile_options.always_return_tuple = true;
   compile_options.alias_resource_update = true;
   TORUS_ASSIGN_OR_RETURN(const auto arguments, ArgumentsOf(request));
-  return FromAbsl(
-      compiler.CompileFunction(compile_options, request.function(), arguments, result));
+  return FromAbsl(compiler.CompileFunction(compile_options, request.function(), arguments, result));
 }
 
 std::vector<int> DevicesOf(const TPUCompileMetadataProto& metadata) {
@@ -107,8 +106,8 @@ std::vector<int> DevicesOf(const TPUCompileMetadataProto& metadata) {
   return devices;
 }
 
-// What TensorFlow reads of the module: which outputs take the memory of which inputs, by the numbers
-// that they have on this core.
+// What TensorFlow reads of the module: which outputs take the memory of which inputs, by the
+// numbers that they have on this core.
 xla::HloProto HloOf(const xla::HloModuleProto& module, const CorePart& part) {
   xla::HloProto hlo;
   auto& kept = *hlo.mutable_hlo_module();
@@ -145,7 +144,10 @@ Result<std::vector<CompiledGraph>> Build(const TpuCompilationRequestProto& reque
   std::vector<CompiledGraph> graphs;
   for (auto& part : parts) {
     auto hlo = HloOf(module, part);
-    graphs.push_back({.program = program, .part = std::move(part), .hlo = std::move(hlo)});
+    graphs.push_back({.program = program,
+                      .part = std::move(part),
+                      .hlo = std::move(hlo),
+                      .size = static_cast<int64_t>(module.ByteSizeLong())});
   }
   return graphs;
 }

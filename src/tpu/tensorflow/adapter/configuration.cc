@@ -1,5 +1,5 @@
-// Setting the TPU system up and taking it down: what tf.tpu.experimental.initialize_tpu_system runs,
-// and what TensorFlow asks when it lists devices.
+// Setting the TPU system up and taking it down: what tf.tpu.experimental.initialize_tpu_system
+// runs, and what TensorFlow asks when it lists devices.
 #include <atomic>
 #include <cstdio>
 #include <string>

@@ -66,8 +66,8 @@ class Builder {
     for (size_t i = 0; i < result_.input_mapping.size(); ++i) {
       const int argument = result_.input_mapping[i];
       TORUS_ASSIGN_OR_RETURN(const auto shape,
-                             Place(ShardingOf(argument), result_.xla_input_shapes[0].tuple_shapes(
-                                                             static_cast<int>(i))));
+                             Place(ShardingOf(argument),
+                                   result_.xla_input_shapes[0].tuple_shapes(static_cast<int>(i))));
       if (!shape) continue;
       if (metadata_.args(argument).kind() == TPUCompileMetadataProto::Arg::VARIABLE) {
         auto* variable = part_.info.add_variable_indices();
@@ -120,8 +120,7 @@ class Builder {
 
 Result<std::vector<CorePart>> PartsOfCores(const TPUCompileMetadataProto& metadata,
                                            const XlaCompilationResult& result) {
-  const int cores =
-      metadata.use_spmd_for_xla_partitioning() ? 1 : metadata.num_cores_per_replica();
+  const int cores = metadata.use_spmd_for_xla_partitioning() ? 1 : metadata.num_cores_per_replica();
   std::vector<CorePart> parts;
   for (int core = 0; core < cores; ++core) {
     TORUS_ASSIGN_OR_RETURN(auto part, Builder(metadata, result, core).Build());

@@ -1,8 +1,8 @@
 // Model parallelism: which of a program's inputs and outputs each core of a replica has.
 //
-// TensorFlow compiles a program of several cores as several programs, one a core, each with what the
-// sharding puts there. Here it is one program, partitioned by SPMD, that every core runs: a core is
-// given nothing for an input that is another's, and drops an output that is. Pure.
+// TensorFlow compiles a program of several cores as several programs, one a core, each with what
+// the sharding puts there. Here it is one program, partitioned by SPMD, that every core runs: a
+// core is given nothing for an input that is another's, and drops an output that is. Pure.
 #ifndef TORUS_TPU_TENSORFLOW_ADAPTER_CORES_H_
 #define TORUS_TPU_TENSORFLOW_ADAPTER_CORES_H_
 

@@ -38,9 +38,7 @@ TORUS_TFTPU SE_StreamExecutor* TpuPlatform_GetExecutor(SE_Platform*, int ordinal
   return new SE_StreamExecutor{ordinal};
 }
 
-TORUS_TFTPU SE_PlatformId TpuPlatform_Id(SE_Platform*) {
-  return {&torus::tensorflow::platform_id};
-}
+TORUS_TFTPU SE_PlatformId TpuPlatform_Id(SE_Platform*) { return {&torus::tensorflow::platform_id}; }
 
 TORUS_TFTPU SE_PlatformId TpuTransferManager_PlatformId(XLA_TransferManager*) {
   return {&torus::tensorflow::platform_id};
@@ -64,9 +62,9 @@ TORUS_TFTPU void TpuExecutor_Free(SE_StreamExecutor* executor) { delete executor
 
 TORUS_TFTPU SE_DeviceDescription* TpuDeviceDescription_New() { return new SE_DeviceDescription{}; }
 TORUS_TFTPU void TpuDeviceDescription_Free(SE_DeviceDescription* description) {
-  for (char* text : {description->device_vendor, description->platform_version,
-                     description->driver_version, description->runtime_version,
-                     description->pci_bus_id, description->name})
+  for (char* text :
+       {description->device_vendor, description->platform_version, description->driver_version,
+        description->runtime_version, description->pci_bus_id, description->name})
     delete[] text;
   delete description;
 }
@@ -92,7 +90,9 @@ TORUS_TFTPU SE_TpuTopology_Core* TpuExecutor_GetCoreLocation(SE_StreamExecutor* 
 
 TORUS_TFTPU SE_DeviceMemoryBase TpuExecutor_Allocate(SE_StreamExecutor* executor, uint64_t size,
                                                      int64_t) {
-  return {.opaque = new torus::tensorflow::DeviceMemory(executor->ordinal, size), .size = size, .payload = 0};
+  return {.opaque = new torus::tensorflow::DeviceMemory(executor->ordinal, size),
+          .size = size,
+          .payload = 0};
 }
 
 TORUS_TFTPU void TpuExecutor_Deallocate(SE_StreamExecutor*, SE_DeviceMemoryBase* memory) {

@@ -1,8 +1,8 @@
 // What the opaque types of TensorFlow's TPU API are here, and how errors and exports are written.
 //
-// An adapter is built against one TensorFlow's headers, so a struct that grew from version to version
-// has the size which that TensorFlow gives it. Everything that does not need TensorFlow's C++ is in
-// runtime/. Thread-safety: as the room's.
+// An adapter is built against one TensorFlow's headers, so a struct that grew from version to
+// version has the size which that TensorFlow gives it. Everything that does not need TensorFlow's
+// C++ is in runtime/. Thread-safety: as the room's.
 #ifndef TORUS_TPU_TENSORFLOW_ADAPTER_HANDLES_H_
 #define TORUS_TPU_TENSORFLOW_ADAPTER_HANDLES_H_
 

@@ -12,26 +12,46 @@ namespace {
 // XLA's types are those of PJRT by other numbers.
 PJRT_Buffer_Type ToPjrt(xla::PrimitiveType type) {
   switch (type) {
-    case xla::PRED: return PJRT_Buffer_Type_PRED;
-    case xla::S4: return PJRT_Buffer_Type_S4;
-    case xla::S8: return PJRT_Buffer_Type_S8;
-    case xla::S16: return PJRT_Buffer_Type_S16;
-    case xla::S32: return PJRT_Buffer_Type_S32;
-    case xla::S64: return PJRT_Buffer_Type_S64;
-    case xla::U4: return PJRT_Buffer_Type_U4;
-    case xla::U8: return PJRT_Buffer_Type_U8;
-    case xla::U16: return PJRT_Buffer_Type_U16;
-    case xla::U32: return PJRT_Buffer_Type_U32;
-    case xla::U64: return PJRT_Buffer_Type_U64;
-    case xla::F16: return PJRT_Buffer_Type_F16;
-    case xla::BF16: return PJRT_Buffer_Type_BF16;
-    case xla::F32: return PJRT_Buffer_Type_F32;
-    case xla::F64: return PJRT_Buffer_Type_F64;
-    case xla::F8E5M2: return PJRT_Buffer_Type_F8E5M2;
-    case xla::F8E4M3FN: return PJRT_Buffer_Type_F8E4M3FN;
-    case xla::C64: return PJRT_Buffer_Type_C64;
-    case xla::C128: return PJRT_Buffer_Type_C128;
-    default: return PJRT_Buffer_Type_INVALID;
+    case xla::PRED:
+      return PJRT_Buffer_Type_PRED;
+    case xla::S4:
+      return PJRT_Buffer_Type_S4;
+    case xla::S8:
+      return PJRT_Buffer_Type_S8;
+    case xla::S16:
+      return PJRT_Buffer_Type_S16;
+    case xla::S32:
+      return PJRT_Buffer_Type_S32;
+    case xla::S64:
+      return PJRT_Buffer_Type_S64;
+    case xla::U4:
+      return PJRT_Buffer_Type_U4;
+    case xla::U8:
+      return PJRT_Buffer_Type_U8;
+    case xla::U16:
+      return PJRT_Buffer_Type_U16;
+    case xla::U32:
+      return PJRT_Buffer_Type_U32;
+    case xla::U64:
+      return PJRT_Buffer_Type_U64;
+    case xla::F16:
+      return PJRT_Buffer_Type_F16;
+    case xla::BF16:
+      return PJRT_Buffer_Type_BF16;
+    case xla::F32:
+      return PJRT_Buffer_Type_F32;
+    case xla::F64:
+      return PJRT_Buffer_Type_F64;
+    case xla::F8E5M2:
+      return PJRT_Buffer_Type_F8E5M2;
+    case xla::F8E4M3FN:
+      return PJRT_Buffer_Type_F8E4M3FN;
+    case xla::C64:
+      return PJRT_Buffer_Type_C64;
+    case xla::C128:
+      return PJRT_Buffer_Type_C128;
+    default:
+      return PJRT_Buffer_Type_INVALID;
   }
 }
 

@@ -42,11 +42,10 @@ Status Enqueue(const TpuExecutable_LoadProgramAndEnqueueToStream_Params& params)
   if (params.arguments_len != 1)
     return Internal("a program of {} parameters; one tuple was expected", params.arguments_len);
   auto& program = *graph.program;
-  TORUS_ASSIGN_OR_RETURN(
-      const auto inputs,
-      ElementsOf(params.arguments[0], graph.part.inputs, program.inputs().size()));
-  TORUS_ASSIGN_OR_RETURN(const auto outputs, ElementsOf(*params.result, graph.part.outputs,
-                                                        program.outputs().size()));
+  TORUS_ASSIGN_OR_RETURN(const auto inputs, ElementsOf(params.arguments[0], graph.part.inputs,
+                                                       program.inputs().size()));
+  TORUS_ASSIGN_OR_RETURN(const auto outputs,
+                         ElementsOf(*params.result, graph.part.outputs, program.outputs().size()));
   return program.Enqueue(params.stream->ordinal, *params.stream->stream, inputs, outputs);
 }
 
@@ -70,8 +69,7 @@ TORUS_TFTPU void TpuCompile_CompileAndBuild(TpuSerializedProto request, const XL
   *count = graphs.size();
   *programs = new XLA_TpuProgram*[graphs.size()];
   for (size_t i = 0; i < graphs.size(); ++i)
-    (*programs)[i] =
-        new XLA_TpuProgram{std::move(graphs[i]), "torus-" + std::to_string(next++)};
+    (*programs)[i] = new XLA_TpuProgram{std::move(graphs[i]), "torus-" + std::to_string(next++)};
 }
 
 TORUS_TFTPU bool TpuCompile_IsTpuCompilationEnabled() { return true; }
@@ -116,7 +114,7 @@ TORUS_TFTPU absl::StatusOr<int> TpuTopology_MaybeAvailableSparseCoresPerLogicalD
 TORUS_TFTPU XLA_TpuProgram* TpuProgram_New() { return new XLA_TpuProgram; }
 TORUS_TFTPU void TpuProgram_Free(XLA_TpuProgram* program) { delete program; }
 TORUS_TFTPU XLA_TpuProgram** TpuProgram_NewArray(size_t count) {
-  return new XLA_TpuProgram*[count]{};
+  return new XLA_TpuProgram* [count] {};
 }
 TORUS_TFTPU void TpuProgram_FreeArray(XLA_TpuProgram* programs[]) { delete[] programs; }
 TORUS_TFTPU void TpuProgram_UnloadAndDestroy(XLA_TpuProgram* program, TF_Status*) {
@@ -124,7 +122,7 @@ TORUS_TFTPU void TpuProgram_UnloadAndDestroy(XLA_TpuProgram* program, TF_Status*
 }
 
 TORUS_TFTPU int64_t TpuProgram_GetProgramSize(const XLA_TpuProgram* program) {
-  return static_cast<int64_t>(program->graph.hlo.ByteSizeLong());
+  return program->graph.size;
 }
 TORUS_TFTPU bool TpuProgram_LogProgramMemorySummary(const XLA_TpuProgram*) { return true; }
 TORUS_TFTPU bool TpuProgram_HasSharding(const XLA_TpuProgram*) { return false; }

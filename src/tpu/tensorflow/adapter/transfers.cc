@@ -35,9 +35,7 @@ void CopyToHost(DeviceMemory* memory, void* data, size_t size, std::function<voi
   ToHost(std::move(array), data, size, std::move(done));
 }
 
-ArrayShape Bytes(uint64_t size) {
-  return {PJRT_Buffer_Type_U8, {static_cast<int64_t>(size)}};
-}
+ArrayShape Bytes(uint64_t size) { return {PJRT_Buffer_Type_U8, {static_cast<int64_t>(size)}}; }
 
 // Blocks until `begin`, which is given what to call then, is done.
 Status Synchronously(const std::function<void(std::function<void(Status)>)>& begin) {
@@ -81,8 +79,8 @@ Status LiteralToDevice(SE_Stream& stream, const XLA_Literal& literal,
     return Internal("a literal of {} arrays for a buffer of {}", leaves.size(), arrays.size());
   for (size_t i = 0; i < leaves.size(); ++i) {
     TORUS_ASSIGN_OR_RETURN(const auto shape, ToArrayShape(leaves[i]));
-    TORUS_RETURN_IF_ERROR(CopyToDevice(stream.ordinal, arrays[i], shape, literal.buffers[i],
-                                       stream.stream->Begin()));
+    TORUS_RETURN_IF_ERROR(
+        CopyToDevice(stream.ordinal, arrays[i], shape, literal.buffers[i], stream.stream->Begin()));
   }
   return Status();
 }
@@ -130,8 +128,8 @@ void LiteralFromDevice(const XLA_ShapedBuffer& buffer, const XLA_Literal& litera
                        std::function<void(Status)> done) {
   const auto arrays = ArraysOf(buffer);
   if (arrays.size() != literal.count)
-    return done(Internal("a buffer of {} arrays for a literal of {}", arrays.size(),
-                         literal.count));
+    return done(
+        Internal("a buffer of {} arrays for a literal of {}", arrays.size(), literal.count));
   const auto all = std::make_shared<AllOf>(arrays.size() + 1, std::move(done));
   for (size_t i = 0; i < arrays.size(); ++i)
     CopyToHost(arrays[i], literal.buffers[i], literal.sizes[i],
@@ -220,8 +218,7 @@ TORUS_TFTPU bool TpuTransferManager_CanShapedBufferBeAccessedNow(XLA_TransferMan
                                                                  XLA_ShapedBuffer*) {
   return true;
 }
-TORUS_TFTPU bool TpuTransferManager_CanBufferBeAccessedNow(XLA_TransferManager*,
-                                                           SE_StreamExecutor*,
+TORUS_TFTPU bool TpuTransferManager_CanBufferBeAccessedNow(XLA_TransferManager*, SE_StreamExecutor*,
                                                            SE_DeviceMemoryBase*) {
   return true;
 }
@@ -234,12 +231,9 @@ TORUS_TFTPU void TpuTransferManager_TransferLiteralToDeviceAsync(XLA_TransferMan
   Set(status, runtime::LiteralToDevice(*stream, *literal, *buffer));
 }
 
-TORUS_TFTPU void TpuTransferManager_TransferLiteralFromDevice(XLA_TransferManager*,
-                                                              SE_Stream* stream,
-                                                              XLA_ShapedBuffer* buffer,
-                                                              XLA_Literal* literal,
-                                                              XLA_StatusCallbackFn callback,
-                                                              void* context) {
+TORUS_TFTPU void TpuTransferManager_TransferLiteralFromDevice(
+    XLA_TransferManager*, SE_Stream* stream, XLA_ShapedBuffer* buffer, XLA_Literal* literal,
+    XLA_StatusCallbackFn callback, void* context) {
   runtime::LiteralFromDevice(
       *buffer, *literal,
       [callback, context, ended = stream->stream->Begin()](torus::Status status) {
@@ -250,9 +244,11 @@ TORUS_TFTPU void TpuTransferManager_TransferLiteralFromDevice(XLA_TransferManage
       });
 }
 
-TORUS_TFTPU void TpuTransferManager_WriteSingleTupleIndexTable(
-    XLA_TransferManager*, SE_Stream*, SE_DeviceMemoryBase* elements, size_t count, XLA_Shape*,
-    SE_DeviceMemoryBase* region, TF_Status*) {
+TORUS_TFTPU void TpuTransferManager_WriteSingleTupleIndexTable(XLA_TransferManager*, SE_Stream*,
+                                                               SE_DeviceMemoryBase* elements,
+                                                               size_t count, XLA_Shape*,
+                                                               SE_DeviceMemoryBase* region,
+                                                               TF_Status*) {
   auto* table = MemoryOf(*region);
   if (table == nullptr) return;  // of no elements
   table->elements.clear();
@@ -267,5 +263,5 @@ TORUS_TFTPU void TpuTransferManager_ReadDynamicShapes(SE_Stream*, XLA_ShapedBuff
   ApiConverter::ToC(*now, updated);
 }
 
-TORUS_TFTPU void TpuTransferManager_ResetDevices(XLA_TransferManager*, SE_StreamExecutor**,
-                                                 int64_t, TF_Status*) {}
+TORUS_TFTPU void TpuTransferManager_ResetDevices(XLA_TransferManager*, SE_StreamExecutor**, int64_t,
+                                                 TF_Status*) {}

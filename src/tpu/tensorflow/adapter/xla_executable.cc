@@ -120,8 +120,7 @@ TORUS_TFTPU void TpuCompiler_RunBackend(Tpu_Compiler*, XLA_HloModule* module,
 TORUS_TFTPU void TpuExecutable_ExecuteAsyncOnStream(SE_Executable* executable,
                                                     SE_ExecutableRunOptions* options,
                                                     SE_ExecutionInput** arguments, int count,
-                                                    SE_ExecutionOutput* output,
-                                                    TF_Status* status) {
+                                                    SE_ExecutionOutput* output, TF_Status* status) {
   const auto inputs = runtime::InputsOf(*executable, arguments, count);
   auto& stream = *options->stream;
   const auto outputs = runtime::NewOutputs(*executable, stream.ordinal, output);
@@ -129,8 +128,7 @@ TORUS_TFTPU void TpuExecutable_ExecuteAsyncOnStream(SE_Executable* executable,
 }
 
 TORUS_TFTPU void TpuExecutable_FreeXlaShapeIndexArray(XLA_ShapeIndex* array) { delete[] array; }
-TORUS_TFTPU void TpuExecutable_FreeMaybeOwningDeviceMemoryArray(
-    SE_MaybeOwningDeviceMemory* array) {
+TORUS_TFTPU void TpuExecutable_FreeMaybeOwningDeviceMemoryArray(SE_MaybeOwningDeviceMemory* array) {
   delete[] array;
 }
 TORUS_TFTPU void TpuExecutable_Fingerprint(SE_Executable* executable, const char** fingerprint,

@@ -67,7 +67,7 @@ struct Program::Part {
 };
 
 struct Program::Launch {
-  std::vector<Part> parts;  // by place
+  std::vector<Part> parts;          // by place
   std::atomic<size_t> missing = 0;  // values that are to come
 };
 
@@ -120,8 +120,7 @@ Status Program::FindPlaces() {
   if (!joint_) return Status();
   auto args = MakeArgs<PJRT_LoadedExecutable_AddressableDevices_Args>();
   args.executable = executable_;
-  TORUS_RETURN_IF_ERROR(
-      tpu_->Take(Tpu::api()->PJRT_LoadedExecutable_AddressableDevices(&args)));
+  TORUS_RETURN_IF_ERROR(tpu_->Take(Tpu::api()->PJRT_LoadedExecutable_AddressableDevices(&args)));
   const auto& devices = tpu_->devices();
   for (size_t place = 0; place < args.num_addressable_devices; ++place) {
     const auto device = std::ranges::find(devices, args.addressable_devices[place]);
@@ -164,16 +163,18 @@ Status Program::Enqueue(int device, Stream& stream, const std::vector<DeviceMemo
     }
     launch = *at;
     launch->parts[place] = std::move(part);
-    const bool complete = std::ranges::all_of(
-        launch->parts, [](const Part& each) { return each.device >= 0; });
+    const bool complete =
+        std::ranges::all_of(launch->parts, [](const Part& each) { return each.device >= 0; });
     if (!complete) return Status();
     waiting_.erase(at);
   }
-  return Join(std::move(launch));
+  Join(launch);
+  return Status();
 }
 
-// Every device has come: runs it once every value is there.
-Status Program::Join(std::shared_ptr<Launch> launch) {
+// Every device has come: runs it once every value is there. The values are let go of one by one, so
+// that the launch is the only one that holds what it may give up.
+void Program::Join(const std::shared_ptr<Launch>& launch) {
   std::vector<std::shared_ptr<Array>> values;
   for (const auto& part : launch->parts)
     values.insert(values.end(), part.inputs.begin(), part.inputs.end());
@@ -181,14 +182,8 @@ Status Program::Join(std::shared_ptr<Launch> launch) {
   const auto one_less = [self = shared_from_this(), launch] {
     if (--launch->missing == 0) self->Run(launch);
   };
-  for (auto& value : values) {
-    const auto waited_for = std::move(value);
-    value = nullptr;
-    auto& array = *waited_for;
-    array.WhenResolved(one_less);
-  }
+  for (auto& value : values) std::exchange(value, nullptr)->WhenResolved(one_less);
   one_less();
-  return Status();
 }
 
 // The value of an input: what the memory holds, nothing of no elements, or zeros for what is

@@ -41,8 +41,10 @@ class Program : public std::enable_shared_from_this<Program> {
   const std::vector<ArrayShape>& inputs() const { return source_.inputs; }
   const std::vector<ArrayShape>& outputs() const { return source_.outputs; }
 
-  // One device's part of a launch. An input's memory that is an output's too is given up to it. Null
-  // memory is of no bytes, or another core's. Errors of running are those of the outputs' values and of the stream.
+  // One device's part of a launch. An input's memory that is an output's too is given up to it.
+  // Null memory is of no bytes, or another core's. The memory stays the caller's. INVALID_ARGUMENT:
+  // a core that the program was not compiled for; FAILED_PRECONDITION: memory without a value.
+  // Errors of running are those of the outputs' values and of the stream.
   Status Enqueue(int device, Stream& stream, const std::vector<DeviceMemory*>& inputs,
                  const std::vector<DeviceMemory*>& outputs);
 
@@ -57,7 +59,7 @@ class Program : public std::enable_shared_from_this<Program> {
   Program(const Tpu* tpu, ProgramSource source, PJRT_LoadedExecutable* executable)
       : tpu_(tpu), source_(std::move(source)), executable_(executable) {}
   Status FindPlaces();
-  Status Join(std::shared_ptr<Launch> launch);
+  void Join(const std::shared_ptr<Launch>& launch);
   Result<std::shared_ptr<Array>> Input(int device, size_t index, DeviceMemory* memory) const;
   Result<std::vector<PJRT_Buffer*>> Gather(Launch& launch) const;
   void Run(const std::shared_ptr<Launch>& launch);

@@ -1,8 +1,8 @@
 // A stream: what TensorFlow asked of a device, in the order it asked, and what is still to end.
 //
-// Work itself is ordered by the values it reads (array.h) and ends in any order; a stream keeps what
-// others wait for: a host callback runs once all before it has ended, and what comes after it waits
-// in turn. Thread-safety: all.
+// Work itself is ordered by the values it reads (array.h) and ends in any order; a stream keeps
+// what others wait for: a host callback runs once all before it has ended, and what comes after it
+// waits in turn. Thread-safety: all.
 #ifndef TORUS_TPU_TENSORFLOW_RUNTIME_STREAM_H_
 #define TORUS_TPU_TENSORFLOW_RUNTIME_STREAM_H_
 

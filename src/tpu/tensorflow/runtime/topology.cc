@@ -23,8 +23,8 @@ Result<Core> CoreOf(PJRT_DeviceDescription* description) {
     const auto& attribute = attributes.attributes[i];
     const std::string_view name(attribute.name, attribute.name_size);
     if (name == "coords")
-      std::copy_n(attribute.int64_array_value,
-                  std::min(attribute.value_size, core.chip.size()), core.chip.begin());
+      std::copy_n(attribute.int64_array_value, std::min(attribute.value_size, core.chip.size()),
+                  core.chip.begin());
     else if (name == "core_on_chip")
       core.index = static_cast<int>(attribute.int64_value);
   }
@@ -33,8 +33,7 @@ Result<Core> CoreOf(PJRT_DeviceDescription* description) {
 
 Result<Topology> Read() {
   auto create = MakeArgs<PJRT_TopologyDescription_Create_Args>();
-  TORUS_RETURN_IF_ERROR(
-      Take(Tpu::api(), Tpu::api()->PJRT_TopologyDescription_Create(&create)));
+  TORUS_RETURN_IF_ERROR(Take(Tpu::api(), Tpu::api()->PJRT_TopologyDescription_Create(&create)));
   auto list = MakeArgs<PJRT_TopologyDescription_GetDeviceDescriptions_Args>();
   list.topology = create.topology;
   TORUS_RETURN_IF_ERROR(

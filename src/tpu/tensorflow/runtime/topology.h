@@ -13,25 +13,25 @@
 namespace torus::tensorflow {
 
 struct Core {
-  int id = 0;                     // of the slice; this host's ordinal in a slice of one host
-  std::array<int, 3> chip = {};   // x, y, z
-  int index = 0;                  // on its chip
+  int id = 0;                    // of the slice; this host's ordinal in a slice of one host
+  std::array<int, 3> chip = {};  // x, y, z
+  int index = 0;                 // on its chip
 };
 
 struct Topology {
-  std::vector<Core> cores;            // by id
-  std::array<int, 3> bounds = {};     // chips along x, y, z
-  int cores_per_chip = 1;             // as devices: a megacore is one
-  std::string kind;                   // such as "TPU v2"
+  std::vector<Core> cores;         // by id
+  std::array<int, 3> bounds = {};  // chips along x, y, z
+  int cores_per_chip = 1;          // as devices: a megacore is one
+  std::string kind;                // such as "TPU v2"
+  std::string why;                 // where there is no core: what was missing
 
   int chips() const { return static_cast<int>(cores.size()) / cores_per_chip; }
   // Null where there is none.
   const Core* At(int x, int y, int z, int index) const;
 
   // The process's slice. Without a slice (no accelerator type is set and none is found) it has no
-  // core, and `why` says what was missing.
+  // core.
   static const Topology& Get();
-  std::string why;
 };
 
 }  // namespace torus::tensorflow

@@ -70,11 +70,9 @@ Result<const Tpu*> Tpu::Make() {
   TORUS_RETURN_IF_ERROR(tensorflow::Take(api(), api()->PJRT_Client_Create(&create)));
   auto devices = MakeArgs<PJRT_Client_AddressableDevices_Args>();
   devices.client = create.client;
-  TORUS_RETURN_IF_ERROR(
-      tensorflow::Take(api(), api()->PJRT_Client_AddressableDevices(&devices)));
-  return new Tpu(create.client,
-                 {devices.addressable_devices,
-                  devices.addressable_devices + devices.num_addressable_devices});
+  TORUS_RETURN_IF_ERROR(tensorflow::Take(api(), api()->PJRT_Client_AddressableDevices(&devices)));
+  return new Tpu(create.client, {devices.addressable_devices,
+                                 devices.addressable_devices + devices.num_addressable_devices});
 }
 
 Result<PJRT_Device*> Tpu::device(int ordinal) const {

@@ -26,7 +26,8 @@ class Tpu {
   static const PJRT_Api* api();
 
   // The process's. The first call that succeeds takes the chips, for good; one that fails is tried
-  // again by the next. FAILED_PRECONDITION or ALREADY_EXISTS as the API says: another process has them.
+  // again by the next. FAILED_PRECONDITION or ALREADY_EXISTS as the API says: another process has
+  // them.
   static Result<const Tpu*> Get();
 
   PJRT_Client* client() const { return client_; }
@@ -39,8 +40,8 @@ class Tpu {
 
   Status Take(PJRT_Error* error) const { return tensorflow::Take(api(), error); }
 
-  // Calls `done` once the event is ready, on a thread of the engine's or at once on this one; `done`
-  // must not block. Takes the event; null is ready.
+  // Calls `done` once the event is ready, on a thread of the engine's or at once on this one;
+  // `done` must not block. Takes the event; null is ready.
   void WhenReady(PJRT_Event* event, std::function<void(Status)> done) const;
 
  private:

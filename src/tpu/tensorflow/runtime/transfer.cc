@@ -73,8 +73,8 @@ Result<std::shared_ptr<Array>> ToDevice(int device, const ArrayShape& shape, con
 
 Result<std::shared_ptr<Array>> Zeros(int device, const ArrayShape& shape) {
   constexpr size_t kWidestElement = 16;  // bytes, of C128
-  const auto elements = std::accumulate(shape.dimensions.begin(), shape.dimensions.end(),
-                                        size_t{1}, std::multiplies<>());
+  const auto elements = std::accumulate(shape.dimensions.begin(), shape.dimensions.end(), size_t{1},
+                                        std::multiplies<>());
   const auto data = std::make_shared<std::vector<char>>(elements * kWidestElement);
   return ToDevice(device, shape, data->data(), [data](const Status&) {});
 }

@@ -24,8 +24,8 @@ struct ArrayShape {
   bool HasElements() const;
 };
 
-// Copies `data` to the device. `done`: `data` is free again, or why not; called from any thread, not
-// to block. RESOURCE_EXHAUSTED where the HBM has no room, and `done` is not called then.
+// Copies `data` to the device. `done`: `data` is free again, or why not; called from any thread,
+// not to block. RESOURCE_EXHAUSTED where the HBM has no room, and `done` is not called then.
 Result<std::shared_ptr<Array>> ToDevice(int device, const ArrayShape& shape, const void* data,
                                         std::function<void(Status)> done);
 
@@ -33,9 +33,11 @@ Result<std::shared_ptr<Array>> ToDevice(int device, const ArrayShape& shape, con
 Result<std::shared_ptr<Array>> Zeros(int device, const ArrayShape& shape);
 
 // Copies the array to `data`, of `size` bytes, once it is there; then `done`, as above.
-void ToHost(std::shared_ptr<Array> array, void* data, size_t size, std::function<void(Status)> done);
+void ToHost(std::shared_ptr<Array> array, void* data, size_t size,
+            std::function<void(Status)> done);
 
-// The dimensions of an array whose shape is known only when it has been computed. Blocks until then.
+// The dimensions of an array whose shape is known only when it has been computed. Blocks until
+// then.
 Result<std::vector<int64_t>> WaitForDimensions(std::shared_ptr<Array> array);
 
 // The array on another device, where it will be once it is here; on its own it is the same array.
