@@ -1,6 +1,7 @@
 """What end-to-end tests share. TORUS names the binary under test (default: build/release/torus)."""
 import pathlib
 import sys
+import uuid
 
 import pytest
 
@@ -26,3 +27,11 @@ def new_service(tmp_path):
 def service(new_service):
     """A service on the fake backend, serving."""
     return new_service().start()
+
+
+@pytest.fixture
+def node(tmp_path):
+    """The description of a node of its own, so that nobody else has its chips."""
+    file = tmp_path / "slice"
+    file.write_text(f"ACCELERATOR_TYPE: 'v2-8'\nTORUS_NODE_UID: 'test-{uuid.uuid4().hex}'\n")
+    return str(file)

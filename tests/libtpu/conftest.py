@@ -8,7 +8,6 @@ import pathlib
 import subprocess
 import sys
 import textwrap
-import uuid
 
 import pytest
 
@@ -49,14 +48,6 @@ def run(environment):
         return done.stdout
 
     return run
-
-
-@pytest.fixture
-def node(tmp_path):
-    """The description of a node of its own, so that nobody else has its chips."""
-    file = tmp_path / "slice"
-    file.write_text(f"ACCELERATOR_TYPE: 'v2-8'\nTORUS_NODE_UID: 'test-{uuid.uuid4().hex}'\n")
-    return str(file)
 
 
 @pytest.fixture
