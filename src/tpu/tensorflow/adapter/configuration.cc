@@ -164,6 +164,7 @@ TORUS_TFTPU void TfTpu_InitializeTpuModelServer() {}
 TORUS_TFTPU void TpuNetUtil_RecycleUnusedPort(int) {}
 TORUS_TFTPU void TpuAsyncCollectiveOffloadHelper_Init() {}
 TORUS_TFTPU void TpuAsyncCollectiveOffloadHelper_Shutdown() {}
+// Bytes, by which TensorFlow aligns what it packs: the engine's alignment of buffers.
 TORUS_TFTPU size_t TpuUtil_GetXlaPadSizeFromTpuTopology() { return 64; }
 
 // ---- TPUPartitionedCall
@@ -176,7 +177,8 @@ TORUS_TFTPU void TfTpuOrdinalSelector_GetOrdinal(TfTpuOrdinalSelector* selector,
                                                  std::optional<uint64_t>, int64_t* request,
                                                  int64_t* ordinal) {
   *request = selector->next++;
-  *ordinal = *request % static_cast<int64_t>(TheTopology()->cores.size());
+  const auto cores = static_cast<int64_t>(TheTopology()->cores.size());
+  *ordinal = cores == 0 ? 0 : *request % cores;  // of none, what runs there says why
 }
 TORUS_TFTPU void TfTpuOrdinalSelector_DequeueFromCoreSelector(TfTpuOrdinalSelector*, int32_t,
                                                               int64_t) {}
