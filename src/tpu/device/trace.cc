@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMostMarks = size_t{1} << 23;  // some 200 MB
 constexpr size_t kShards = 16;
+constexpr int64_t kUnknownEnd = 0;
 
 // Marks of some threads, each behind a lock that is rarely met.
 struct alignas(64) Shard {
@@ -72,6 +73,10 @@ Trace StopTrace() {
   session.current = 0;
   Trace trace = std::exchange(session.trace, {});
   trace.end = WallNanoseconds();
+  // What waits for a run may hear of its end before we do, and end the session.
+  for (auto& run : trace.whole_runs) {
+    if (run.end == kUnknownEnd) run.end = trace.end;
+  }
   for (Shard& shard : session.shards) {
     const Guard guard(shard.lock);
     trace.marks.insert(trace.marks.end(), shard.marks.begin(), shard.marks.end());
@@ -106,12 +111,18 @@ void RecordMark(const TracedRun& run, int device, int mark) {
   shard.marks.push_back({&run, now, device, mark});
 }
 
-void RecordWholeRun(const TracedRun& run, int device, int64_t begin, int64_t end) {
+size_t RecordBegin(const TracedRun& run, int device, int64_t begin) {
   Session& session = TheSession();
   const MutexLock lock(session.mutex);
-  if (session.current == run.session) {
-    session.trace.whole_runs.push_back({&run, begin, end, device});
-  }
+  auto& runs = session.trace.whole_runs;
+  if (session.current == run.session) runs.push_back({&run, begin, kUnknownEnd, device});
+  return runs.size() - 1;
+}
+
+void RecordEnd(const TracedRun& run, size_t number, int64_t end) {
+  Session& session = TheSession();
+  const MutexLock lock(session.mutex);
+  if (session.current == run.session) session.trace.whole_runs[number].end = end;
 }
 
 void RecordWarning(std::string warning) {

@@ -84,7 +84,9 @@ std::shared_ptr<const TracedRun> BeginTracedRun(std::shared_ptr<const TracedProg
                                                 int64_t context);
 // What a run of an earlier session records is dropped.
 void RecordMark(const TracedRun& run, int device, int mark);
-void RecordWholeRun(const TracedRun& run, int device, int64_t begin, int64_t end);
+// The number by which its end is told; a run whose end is told after the session's ends with it.
+size_t RecordBegin(const TracedRun& run, int device, int64_t begin);
+void RecordEnd(const TracedRun& run, size_t number, int64_t end);
 // Kept once.
 void RecordWarning(std::string warning);
 

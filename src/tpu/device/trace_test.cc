@@ -75,10 +75,22 @@ TEST(TraceTest, WhatARunRecordsAfterItsSessionIsDropped) {
   RecordMark(*run, 0, 1);
   ASSERT_TRUE(StartTrace().ok());
   RecordMark(*run, 0, 1);
-  RecordWholeRun(*run, 0, 1, 2);
+  RecordEnd(*run, RecordBegin(*run, 0, 1), 2);
   const Trace trace = StopTrace();
   EXPECT_THAT(trace.marks, IsEmpty());
   EXPECT_THAT(trace.whole_runs, IsEmpty());
+}
+
+TEST(TraceTest, AWholeRunWhoseEndIsNotHeardOfEndsWithTheSession) {
+  ASSERT_TRUE(StartTrace().ok());
+  const auto run = BeginTracedRun(Program(), -1);
+  const size_t told = RecordBegin(*run, 0, 1), late = RecordBegin(*run, 1, 1);
+  RecordEnd(*run, told, 2);
+  const Trace trace = StopTrace();
+  RecordEnd(*run, late, 3);
+  ASSERT_EQ(trace.whole_runs.size(), 2);
+  EXPECT_EQ(trace.whole_runs[0].end, 2);
+  EXPECT_EQ(trace.whole_runs[1].end, trace.end);
 }
 
 TEST(TraceTest, RecordsFromManyThreads) {

@@ -192,14 +192,13 @@ int64_t ContextOf(const PJRT_LoadedExecutable_Execute_Args& args) {
 // A run on one device, timed by the event of its end.
 struct Timed {
   std::shared_ptr<const TracedRun> run;
-  int device = 0;
-  int64_t begin = 0;
+  size_t number = 0;  // of RecordBegin
 };
 
 void OnEnd(PJRT_Error* error, void* argument) {
   const std::unique_ptr<Timed> timed(static_cast<Timed*>(argument));
   state().engine.Take(error).ok();  // The caller hears of it by its own event.
-  RecordWholeRun(*timed->run, timed->device, timed->begin, WallNanoseconds());
+  RecordEnd(*timed->run, timed->number, WallNanoseconds());
 }
 
 PJRT_Error* ExecuteTimed(State& s, const Program& program, PJRT_LoadedExecutable_Execute_Args* args,
@@ -214,7 +213,8 @@ PJRT_Error* ExecuteTimed(State& s, const Program& program, PJRT_LoadedExecutable
     auto on_ready = MakeArgs<PJRT_Event_OnReady_Args>();
     on_ready.event = args->device_complete_events[d];
     on_ready.callback = OnEnd;
-    auto timed = std::make_unique<Timed>(Timed{run, devices[d]->identity->id, begin});
+    auto timed = std::make_unique<Timed>(
+        Timed{run, RecordBegin(*run, devices[d]->identity->id, begin)});
     on_ready.user_arg = timed.get();
     if (s.engine.Take(s.engine.Call(pjrt::kEvent_OnReady, &on_ready)).ok()) timed.release();
     if (!ours) continue;
