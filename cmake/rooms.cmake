@@ -44,3 +44,14 @@ function(torus_test)
   target_link_libraries(${TEST_NAME} PRIVATE ${TEST_DEPS} GTest::gmock_main)
   gtest_discover_tests(${TEST_NAME} DISCOVERY_TIMEOUT 60)
 endfunction()
+
+# A text of the tree as a C++ literal: torus_embed(TARGET room NAME boot FILE boot.sh) makes
+# boot.inc, for `constexpr char kBoot[] =\n#include "boot.inc"\n;` in the room.
+function(torus_embed)
+  cmake_parse_arguments(embed "" "TARGET;NAME;FILE" "" ${ARGN})
+  file(READ ${embed_FILE} text)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${embed_FILE})
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/embedded)
+  file(CONFIGURE OUTPUT ${folder}/${embed_NAME}.inc CONTENT "R\"TEXT(@text@)TEXT\"\n" @ONLY)
+  target_include_directories(${embed_TARGET} PRIVATE ${folder})
+endfunction()

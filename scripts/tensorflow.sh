@@ -9,8 +9,8 @@
 versions=("$@")
 [ $# -gt 0 ] || versions=(2.20.0)
 for version in "${versions[@]}"; do
-  pins=tests/tensorflow/requirements-$version.txt
-  [ -e "$pins" ] || die "no $pins; write its .in and run scripts/lock.sh. There are: $(ls tests/tensorflow/*.txt)"
+  pins=packaging/tensorflow/requirements-$version.txt
+  [ -e "$pins" ] || die "no $pins; write its .in and run scripts/lock.sh. There are: $(ls packaging/tensorflow/*.txt)"
   venv=build/tensorflow/$version
   stamp=$(sha256sum <"$pins")
   [ "$(cat "$venv/.stamp" 2>/dev/null)" = "$stamp" ] && continue

@@ -41,29 +41,77 @@ struct GenerationRow {
 // subsystem tells v2 and v3 apart; the others' is not told.
 constexpr GenerationRow kGenerations[] = {
     // [v2]: 2 cores, 45 TFLOP/s, 16 GiB, 700 GB/s, 2D torus, 256 chips.
-    {"v2", "v2", "V2", "TPU v2", 2, 2, 2, true, 4, 4, 16 * kGiB, HundredthsOfGiB(748), 1024,
-     16 * kMiB, 45 * kTera, 700 * kGiga, "0x0027", "0x004e", 1, true},
+    {"v2", "v2",      "V2",       "TPU v2",    2,         2,
+     2,    true,      4,          4,           16 * kGiB, HundredthsOfGiB(748),
+     1024, 16 * kMiB, 45 * kTera, 700 * kGiga, "0x0027",  "0x004e",
+     1,    true},
     // [v3]: 2 cores, 123 TFLOP/s, 32 GiB, 900 GB/s, 2D torus, 1024 chips.
-    {"v3", "v3", "V3", "TPU v3", 2, 2, 2, true, 4, 4, 32 * kGiB, HundredthsOfGiB(1548), 1024,
-     16 * kMiB, 123 * kTera, 900 * kGiga, "0x0027", "0x004f", 1, true},
+    {"v3", "v3",      "V3",        "TPU v3",    2,         2,
+     2,    true,      4,           4,           32 * kGiB, HundredthsOfGiB(1548),
+     1024, 16 * kMiB, 123 * kTera, 900 * kGiga, "0x0027",  "0x004f",
+     1,    true},
     // [v4]: 2 cores (one device: megacore), 275 TFLOP/s, 32 GiB, 1200 GB/s, 3D, 4096 chips.
-    {"v4", "v4", "V4", "TPU v4", 3, 2, 1, true, 4, 4, 32 * kGiB, HundredthsOfGiB(3075), 512,
-     16 * kMiB, 275 * kTera, 1200 * kGiga, "0x005e", "0x0000", 1, true},
+    {"v4",     "v4",      "V4",        "TPU v4",
+     3,        2,         1,           true,
+     4,        4,         32 * kGiB,   HundredthsOfGiB(3075),
+     512,      16 * kMiB, 275 * kTera, 1200 * kGiga,
+     "0x005e", "0x0000",  1,           true},
     // [v5e]: 1 core, 197 TFLOP/s, 16 GB, 819 GB/s, 2D torus, 256 chips, hosts of 1, 4 and 8 chips.
-    {"v5e", "v5litepod", "V5LITE_POD", "TPU v5 lite", 2, 1, 1, false, 4, 8, 16 * kGiB,
-     HundredthsOfGiB(1575), 512, 128 * kMiB, 197 * kTera, 819 * kGiga, "0x0063", "0x0000", 1,
+    {"v5e",
+     "v5litepod",
+     "V5LITE_POD",
+     "TPU v5 lite",
+     2,
+     1,
+     1,
+     false,
+     4,
+     8,
+     16 * kGiB,
+     HundredthsOfGiB(1575),
+     512,
+     128 * kMiB,
+     197 * kTera,
+     819 * kGiga,
+     "0x0063",
+     "0x0000",
+     1,
      false},
     // [v5p]: 2 cores (one device), 459 TFLOP/s, 2765 GB/s, 3D torus. The page's table says 95 GiB
     // and its note that a chip has 96 GiB, of which the system keeps some.
-    {"v5p", "v5p", "V5P", "TPU v5", 3, 2, 1, true, 4, 4, 96 * kGiB, HundredthsOfGiB(9573), 512,
-     64 * kMiB, 459 * kTera, 2765 * kGiga, "0x0062", "0x0000", 1, false},
+    {"v5p",    "v5p",     "V5P",       "TPU v5",
+     3,        2,         1,           true,
+     4,        4,         96 * kGiB,   HundredthsOfGiB(9573),
+     512,      64 * kMiB, 459 * kTera, 2765 * kGiga,
+     "0x0062", "0x0000",  1,           false},
     // [v6e]: 1 core, 918 TFLOP/s, 32 GB, 1638 GB/s, 2D torus, 256 chips, hosts of 1, 4 and 8 chips.
-    {"v6e", "v6e", "V6E", "TPU v6 lite", 2, 1, 1, false, 4, 8, 32 * kGiB, HundredthsOfGiB(3124),
-     512, 128 * kMiB, 918 * kTera, 1638 * kGiga, "0x006f", "0x0000", 1, false},
+    {"v6e",    "v6e",      "V6E",       "TPU v6 lite",
+     2,        1,          1,           false,
+     4,        8,          32 * kGiB,   HundredthsOfGiB(3124),
+     512,      128 * kMiB, 918 * kTera, 1638 * kGiga,
+     "0x006f", "0x0000",   1,           false},
     // [tpu7x]: 2 cores, each a device, 2307 TFLOP/s, 192 GiB, 7380 GB/s, 3D torus, 9216 chips.
     // Upstream has it in Compute Engine only, so the Cloud TPU API has no name for it.
-    {"tpu7x", "tpu7x", "", "TPU7x", 3, 2, 2, true, 4, 4, 192 * kGiB, HundredthsOfGiB(9474), 512,
-     64 * kMiB, 2307 * kTera, 7380 * kGiga, "0x0076", "0x0000", 2, false},
+    {"tpu7x",
+     "tpu7x",
+     "",
+     "TPU7x",
+     3,
+     2,
+     2,
+     true,
+     4,
+     4,
+     192 * kGiB,
+     HundredthsOfGiB(9474),
+     512,
+     64 * kMiB,
+     2307 * kTera,
+     7380 * kGiga,
+     "0x0076",
+     "0x0000",
+     2,
+     false},
 };
 
 struct ShapeRow {
@@ -189,6 +237,8 @@ constexpr TensorFlowForm kTwoRuntimes[] = {
     {"tpu-vm-tf-", "-pod-se"}, {"tpu-vm-tf-", "", kOurs},   {"tpu-vm-tf-", "-pod", kOurs},
     {"", "", kOurs},
 };
+// Since upstream's last.
+constexpr TensorFlowForm kNoRuntime[] = {{"tpu-vm-tf-", "", kOurs}, {"", "", kOurs}};
 
 struct TensorFlowRow {
   std::string_view version;
@@ -205,6 +255,7 @@ constexpr TensorFlowRow kTensorFlow[] = {
     {"2.15.1", kTwoRuntimes}, {"2.16.1", kTwoRuntimes}, {"2.16.2", kTwoRuntimes},
     {"2.17.0", kTwoRuntimes}, {"2.17.1", kTwoRuntimes}, {"2.18.0", kTwoRuntimes},
     {"2.18.1", kTwoRuntimes}, {"2.19.0", kTwoRuntimes}, {"2.19.1", kTwoRuntimes},
+    {"2.20.0", kNoRuntime},   {"2.21.0", kNoRuntime},
 };
 
 // The row of `rows` with this name, or nullptr.
@@ -355,11 +406,13 @@ CatalogueBuilder::CatalogueBuilder() {
     (void)Offer(row.zone, row.offer, row.ours);
   }
   for (const RuntimeRow& row : kRuntimes)
-    catalogue_.runtime_versions_.push_back({std::string(row.name), row.ours});
+    catalogue_.runtime_versions_.push_back({.name = std::string(row.name), .ours = row.ours});
   for (const TensorFlowRow& row : kTensorFlow) {
     for (const TensorFlowForm& form : row.forms) {
       catalogue_.runtime_versions_.push_back(
-          {fmt::format("{}{}{}", form.prefix, row.version, form.suffix), form.ours});
+          {.name = fmt::format("{}{}{}", form.prefix, row.version, form.suffix),
+           .ours = form.ours,
+           .tensorflow = std::string(row.version)});
     }
   }
 }
@@ -431,7 +484,7 @@ Status CatalogueBuilder::AddRuntimeVersion(std::string_view name) {
         name);
   }
   if (!FindByName(catalogue_.runtime_versions_, name))
-    catalogue_.runtime_versions_.push_back({std::string(name), kOurs});
+    catalogue_.runtime_versions_.push_back({.name = std::string(name), .ours = kOurs});
   return {};
 }
 

@@ -41,13 +41,13 @@ struct Generation {
   std::string device_kind;  // "TPU v5 lite": what PJRT's DeviceDescription.device_kind says
   int dimensions = 3;       // of its interconnect
   int cores_per_chip = 1;
-  int devices_per_chip = 1;       // PJRT devices: 2 where each core is one, 1 with megacore
-  bool type_counts_cores = true;  // "v4-8" is 8 cores, "v6e-8" is 8 chips
-  int chips_per_host = 4;         // of a slice of several hosts
-  int max_chips_on_one_host = 4;  // v5e and v6e have 8-chip single hosts
-  int64_t hbm_bytes = 0;          // a chip's
-  int64_t usable_hbm_bytes = 0;   // what XLA may use, a device's
-  int64_t hbm_granule_bytes = 0;  // the smallest tile that an array in HBM is made of
+  int devices_per_chip = 1;         // PJRT devices: 2 where each core is one, 1 with megacore
+  bool type_counts_cores = true;    // "v4-8" is 8 cores, "v6e-8" is 8 chips
+  int chips_per_host = 4;           // of a slice of several hosts
+  int max_chips_on_one_host = 4;    // v5e and v6e have 8-chip single hosts
+  int64_t hbm_bytes = 0;            // a chip's
+  int64_t usable_hbm_bytes = 0;     // what XLA may use, a device's
+  int64_t hbm_granule_bytes = 0;    // the smallest tile that an array in HBM is made of
   int64_t vector_memory_bytes = 0;  // a core's
   double peak_bf16_flops = 0;
   double hbm_bandwidth = 0;  // bytes per second
@@ -80,6 +80,7 @@ struct Zone {
 struct RuntimeVersion {
   std::string name;  // "tpu-ubuntu2204-base", "tpu-vm-tf-2.13.0", "2.13.0"
   bool ours = false;
+  std::string tensorflow;  // "2.13.0"; empty: it brings none
 };
 
 class Catalogue {

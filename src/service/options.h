@@ -11,10 +11,10 @@ namespace torus::service {
 struct Options {
   std::string listen = "127.0.0.1:7470";
   std::string allow_group;  // of users of this machine who may connect, beside the service's own
-  std::string data_dir;   // default: /var/lib/torus for root, ~/.local/share/torus otherwise
-  std::string backend;    // "local" or "fake"; default: local for root, fake otherwise
-  std::string catalogue;  // a TOML file with more zones, offers and runtime versions
-  std::string libtpu;     // default: beside this program, or in its prefix
+  std::string data_dir;     // default: /var/lib/torus for root, ~/.local/share/torus otherwise
+  std::string backend;      // "local" or "fake"; default: local for root, fake otherwise
+  std::string catalogue;    // a TOML file with more zones, offers and runtime versions
+  std::string libtpu;       // default: beside this program, or in its prefix
   std::string engine;
   std::string log_level = "info";
 };

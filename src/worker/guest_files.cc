@@ -62,6 +62,18 @@ trap stop TERM
 if [ -f /run/torus/startup-script ]; then
   /bin/sh /run/torus/script startup &
 fi
+# TensorFlow's worker, where the image has one.
+tensorflow_worker() {
+  . /etc/profile.d/torus.sh
+  export HOME=/root
+  while :; do
+    /opt/tensorflow-worker/bin/python /run/torus/tensorflow_worker.py
+    sleep 10
+  done
+}
+if [ -x /opt/tensorflow-worker/bin/python ]; then
+  tensorflow_worker &
+fi
 # A package's upgrade may restart sshd: it is here again at once. Its configuration is the image's;
 # what the VM's owner did to /etc/ssh, /run or /var/log keeps nobody out.
 while :; do
@@ -135,6 +147,10 @@ else
 fi
 exit 0
 )sh";
+
+constexpr char kTensorFlowWorker[] =
+#include "tensorflow_worker.inc"
+    ;
 
 mode_t ModeOf(const std::string& name) { return name.ends_with("-script") ? 0755 : 0644; }
 
@@ -243,6 +259,7 @@ std::map<std::string, std::string> GuestFiles(const VmSpec& vm, const Accounts& 
       {"boot", kBoot},
       {"script", kScript},
       {"sshd-again", kSshdAgain},
+      {"tensorflow_worker.py", kTensorFlowWorker},
       {"accounts", kAccounts},
       {"devices", DeviceList(vm)},
       {"slice", SliceText(vm, memory_limit)},

@@ -247,7 +247,9 @@ class MetadataServer::Impl {
     const MetadataRequest metadata = ParseTarget(target);
     if (metadata.path == "/") co_return Plain(200, "computeMetadata/\n");
     const auto flavor = request["Metadata-Flavor"];
-    if (std::string_view(flavor.data(), flavor.size()) != "Google")
+    // The TPU's API is no metadata, and its clients know no flavor.
+    if (!metadata.path.starts_with('/') &&
+        std::string_view(flavor.data(), flavor.size()) != "Google")
       co_return Plain(403, "missing the required header Metadata-Flavor: Google\n");
     if (request.method() == http::verb::put || request.method() == http::verb::delete_)
       co_return Change(request, metadata);

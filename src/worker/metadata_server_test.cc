@@ -186,8 +186,9 @@ TEST_F(MetadataServerTest, OneThatHangsUpAfterSayingMoreWaitsNoMore) {
   asio::ip::tcp::socket socket(io);
   socket.connect({asio::ip::make_address("127.0.0.1"), port_});
   const auto send = [&](std::string_view text) { asio::write(socket, asio::buffer(text)); };
-  send("GET /computeMetadata/v1/project/project-id?wait_for_change=true HTTP/1.1\r\n"
-       "Metadata-Flavor: Google\r\n\r\n");
+  send(
+      "GET /computeMetadata/v1/project/project-id?wait_for_change=true HTTP/1.1\r\n"
+      "Metadata-Flavor: Google\r\n\r\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   send("and more");
   std::this_thread::sleep_for(std::chrono::milliseconds(100));

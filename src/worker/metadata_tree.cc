@@ -8,6 +8,7 @@
 
 #include "worker/guest_files.h"
 #include "worker/network.h"
+#include "worker/tpu_api.h"
 
 namespace torus::worker {
 namespace {
@@ -16,6 +17,7 @@ using Json = nlohmann::json;
 using Node = MetadataNode;
 
 constexpr std::string_view kPrefix = "/computeMetadata/v1";
+constexpr char kOutside[] = "/";  // the child that holds what is not below the prefix
 constexpr char kScope[] = "https://www.googleapis.com/auth/cloud-platform";
 // What a client gets as its credentials. Torus's own service does not look at it, and no real API
 // takes it.
@@ -205,7 +207,7 @@ MetadataAnswer Directory(const Node& node, const MetadataRequest& request) {
     answer.body = Dump(ToJson(node));
   } else {
     for (const auto& [name, child] : node.children)
-      answer.body += name + (child.kind == Node::Kind::kLeaf ? "\n" : "/\n");
+      if (name != kOutside) answer.body += name + (child.kind == Node::Kind::kLeaf ? "\n" : "/\n");
   }
   return answer;
 }
@@ -230,8 +232,10 @@ MetadataNode MetadataTree(const VmSpec& vm, int64_t memory_limit) {
   Node universe;
   universe.children = {{"universe-domain", Node::Leaf("googleapis.com")}};
   Node tree;
-  tree.children = {
-      {"instance", Instance(vm, memory_limit)}, {"project", project}, {"universe", universe}};
+  tree.children = {{"instance", Instance(vm, memory_limit)},
+                   {"project", project},
+                   {"universe", universe},
+                   {kOutside, Hidden(TpuApi(vm))}};
   return tree;
 }
 
@@ -270,9 +274,16 @@ MetadataAnswer Answer(const MetadataNode& tree, const MetadataRequest& request) 
   std::string_view path = request.path;
   const bool slash = path.empty() || path.ends_with('/');
   if (!path.empty() && slash) path.remove_suffix(1);
-  const Node* node = path.starts_with('/') || path.find("//") != std::string_view::npos
-                         ? nullptr
-                         : Find(tree, path);
+  const bool outside = path.starts_with('/');
+  const auto api = tree.children.find(kOutside);
+  if (outside && api != tree.children.end()) {
+    const Node* leaf = Find(api->second, path.substr(1));
+    if (leaf != nullptr && leaf->kind == Node::Kind::kLeaf)
+      return {.content_type = "application/json", .body = leaf->text};
+    if (path.starts_with("/v1/")) return NoSuchNode(api->second, path.substr(4));
+  }
+  const Node* node =
+      outside || path.find("//") != std::string_view::npos ? nullptr : Find(tree, path);
   if (node == nullptr || (node->kind == Node::Kind::kLeaf && slash))
     return {.status = 404, .content_type = "text/plain", .body = "no such metadata entry\n"};
   if (node->kind != Node::Kind::kLeaf) {

@@ -31,7 +31,7 @@ struct MetadataNode {
   bool hidden = false;                           // only by its own path: tokens
 };
 
-// The tree below /computeMetadata/v1/, without guest attributes.
+// The tree below /computeMetadata/v1/, without guest attributes, and the TPU's API (tpu_api.h).
 MetadataNode MetadataTree(const VmSpec& vm, int64_t memory_limit);
 
 struct MetadataRequest {

@@ -10,6 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 VmSpec Example() {
   VmSpec vm;
@@ -54,6 +55,25 @@ TEST_F(MetadataTreeTest, AnswersWhatClientsRead) {
   EXPECT_EQ(Get("instance/attributes/accelerator-type").body, "v2-8");
   EXPECT_EQ(Get("instance/tags").body, R"(["web"])");
   EXPECT_EQ(Get("universe/universe-domain").body, "googleapis.com");
+}
+
+TEST_F(MetadataTreeTest, TheTpusApiKnowsTheVmsOwnNode) {
+  const auto get = [&](const std::string& target) { return Answer(tree_, ParseTarget(target)); };
+  const auto document = Json::parse(get("/discovery/tpu?version=v1").body);
+  EXPECT_EQ(document["resources"]["projects"]["resources"]["locations"]["resources"]["nodes"]
+                    ["methods"]["get"]["response"]["$ref"],
+            "Node");
+  const std::string nodes = "/v1/projects/p/locations/us-central1-a/nodes/";
+  const auto node = Json::parse(get(nodes + "my-first-tpu?alt=json").body);
+  EXPECT_EQ(node["state"], "READY");
+  EXPECT_EQ(node["networkEndpoints"],
+            Json::parse(R"([{"ipAddress": "10.128.0.9", "port": 8470}])"));
+  const auto other = get(nodes + "another");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_THAT(other.body, HasSubstr("'projects/p/locations/us-central1-a/nodes/my-first-tpu'"));
+  EXPECT_EQ(get("/v1/").status, 404);
+  EXPECT_EQ(get("/discovery").status, 404);
+  EXPECT_THAT(Get("?recursive=true").body, Not(HasSubstr("discovery")));
 }
 
 TEST_F(MetadataTreeTest, TpuEnvIsTheSlicesDescription) {

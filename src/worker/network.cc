@@ -281,7 +281,8 @@ Status Plumb(const VmPaths& vm, const NetworkPlan& plan) {
     return FailedPrecondition(
         "the VM's address {} is in use on this machine, on the network link {}: most likely "
         "another Torus service here has a VM at it. Delete that VM, or stop using one of the two "
-        "services on this machine, and try again (\"ip link delete {}\" frees the address if nobody owns it)",
+        "services on this machine, and try again (\"ip link delete {}\" frees the address if "
+        "nobody owns it)",
         plan.address, other, other);
   }
   FaultPoint("worker.link");

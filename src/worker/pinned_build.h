@@ -1,5 +1,5 @@
-// The libtpu.so, its companions and the engine that a VM was made with: hard links (or copies) in the
-// VM's own folder, so that an upgrade on the host changes no VM that exists.
+// The libtpu.so, its companions and the engine that a VM was made with: hard links (or copies) in
+// the VM's own folder, so that an upgrade on the host changes no VM that exists.
 #ifndef TORUS_WORKER_PINNED_BUILD_H_
 #define TORUS_WORKER_PINNED_BUILD_H_
 

@@ -41,8 +41,8 @@ std::string Exchange(uint16_t port, std::string_view bytes) {
   from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + count++ % (1 << 20));
   Check(bind(fd.get(), reinterpret_cast<const sockaddr*>(&from), sizeof from) == 0, "it has one");
   const auto* to = reinterpret_cast<const sockaddr*>(&address);
-  Check(TEMP_FAILURE_RETRY(connect(fd.get(), to, sizeof address)) == 0,
-        "it takes connections: {}", std::strerror(errno));
+  Check(TEMP_FAILURE_RETRY(connect(fd.get(), to, sizeof address)) == 0, "it takes connections: {}",
+        std::strerror(errno));
   (void)!TEMP_FAILURE_RETRY(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
   shutdown(fd.get(), SHUT_WR);
   std::string answer;

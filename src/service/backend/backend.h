@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -26,8 +27,9 @@ class Backend {
   // Whether a user can log in to a node here. FAILED_PRECONDITION says why not.
   virtual Status CheckLogin() const { return {}; }
 
-  // The digest of the base image that a node made now gets; a node keeps the one it was made with.
-  virtual std::string image() const { return {}; }
+  // The digest of the base image that a node made now, of this runtime version, gets; a node keeps
+  // the one it was made with.
+  virtual std::string ImageFor(std::string_view /*runtime_version*/) const { return {}; }
 
   // Brings the node's VMs a step nearer to what its state asks (model::DesiredOf) and says how they
   // are now. Never waits: what takes time goes on elsewhere and ends in a call of `wake`.

@@ -51,9 +51,15 @@ std::string Features() {
   constexpr struct {
     unsigned leaf, subleaf;
     int registers;
-  } kLeaves[] = {{0, 0, kB | kC | kD},      {1, 0, kA | kC | kD},  {7, 0, kB | kC | kD},
-                 {7, 1, kA | kB | kC | kD}, {0xd, 1, kA},          {0x14, 0, kB},
-                 {0x19, 0, kB},             {0x24, 0, kB},         {0x8000'0001, 0, kC | kD},
+  } kLeaves[] = {{0, 0, kB | kC | kD},
+                 {1, 0, kA | kC | kD},
+                 {7, 0, kB | kC | kD},
+                 {7, 1, kA | kB | kC | kD},
+                 {0xd, 1, kA},
+                 {0x14, 0, kB},
+                 {0x19, 0, kB},
+                 {0x24, 0, kB},
+                 {0x8000'0001, 0, kC | kD},
                  {0x8000'0008, 0, kB}};
   std::string text;
   for (const auto& [leaf, subleaf, registers] : kLeaves) {

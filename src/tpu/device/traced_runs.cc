@@ -213,8 +213,8 @@ PJRT_Error* ExecuteTimed(State& s, const Program& program, PJRT_LoadedExecutable
     auto on_ready = MakeArgs<PJRT_Event_OnReady_Args>();
     on_ready.event = args->device_complete_events[d];
     on_ready.callback = OnEnd;
-    auto timed = std::make_unique<Timed>(
-        Timed{run, RecordBegin(*run, devices[d]->identity->id, begin)});
+    auto timed =
+        std::make_unique<Timed>(Timed{run, RecordBegin(*run, devices[d]->identity->id, begin)});
     on_ready.user_arg = timed.get();
     if (s.engine.Take(s.engine.Call(pjrt::kEvent_OnReady, &on_ready)).ok()) timed.release();
     if (!ours) continue;

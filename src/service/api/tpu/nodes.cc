@@ -153,7 +153,7 @@ Result<Operation> CreateNode(const Context& context, store::Transaction& transac
   *node.mutable_create_time() = context.now();
   node.set_accelerator_type(type->name);
   node.set_topology(type->topology.ToString());
-  node.set_image(context.backend->image());
+  node.set_image(context.backend->ImageFor(node.runtime_version()));
   FillDefaults(location, &node);
   // No address to log in to where there is nothing to log in to.
   if (!context.backend->CheckLogin().ok()) node.mutable_network()->set_enable_external_ips(false);

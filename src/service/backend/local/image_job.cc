@@ -15,10 +15,7 @@ ImageJob::ImageJob(std::string images_folder, ImageRecipe recipe, std::function<
     : store_(std::move(images_folder)),
       recipe_(std::move(recipe)),
       digest_(recipe_.Digest()),
-      changed_(std::move(changed)) {
-  if (const Status status = store_.RemoveLeftovers(); !status.ok())
-    spdlog::warn("images: {}", status.ToString());
-}
+      changed_(std::move(changed)) {}
 
 ImageJob::~ImageJob() = default;
 

@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 #include <openssl/evp.h>
 
+#include <cstdio>
+#include <utility>
+
 namespace torus::backend {
 namespace {
 
@@ -25,6 +28,7 @@ MaxStartups 100:30:200
 
 constexpr char kSudoers[] =
     R"(Defaults env_keep += "TPU_LIBRARY_PATH TORUS_ENGINE TPU_LOAD_LIBRARY"
+Defaults env_keep += "TPU_NAME TPU_API_DISCOVERY_URL"
 Defaults env_keep += "SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT"
 Defaults env_keep += "http_proxy https_proxy no_proxy"
 %google-sudoers ALL=(ALL:ALL) NOPASSWD:ALL
@@ -48,13 +52,48 @@ update-ca-certificates >/dev/null 2>&1
 rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /tmp/* /var/tmp/*
 )";
 
+// tensorflow-tpu of this version is what the worker runs, and runs in a user's process as well.
+// Other versions are stock: their wheels have no kernels for TPUs, and they use the worker.
+constexpr char kWorkerPins[] =
+#include "tensorflow_worker_pins.inc"
+    ;
+bool HasTpuKernels(std::string_view tensorflow) { return tensorflow == "2.20.0"; }
+
+// The first TensorFlow with a wheel for the image's Python 3.11 that a worker of today serves is
+// 2.13.
+bool HasWheel(std::string_view tensorflow) {
+  int major = 0, minor = 0;
+  return sscanf(std::string(tensorflow).c_str(), "%d.%d", &major, &minor) == 2 &&
+         std::pair(major, minor) >= std::pair(2, 13);
+}
+
+std::vector<PythonPackages> TensorFlow(std::string_view version) {
+  if (version.empty()) return {};
+  PythonPackages worker{
+      .environment = "/opt/tensorflow-worker", .requirements = kWorkerPins, .locked = true};
+  PythonPackages users{.requirements = fmt::format("tensorflow=={}\n", version)};
+  if (HasTpuKernels(version)) {
+    users = worker;
+    users.environment = {};
+  }
+  return {std::move(users), std::move(worker)};
+}
+
 // What every process of a VM finds in its environment, however it was started.
-std::map<std::string, std::string> Environment(const HostPackages& host) {
+std::map<std::string, std::string> Environment(const HostPackages& host,
+                                               std::string_view tensorflow) {
   std::map<std::string, std::string> variables = host.environment;
   variables["TPU_LIBRARY_PATH"] = "/opt/torus/libtpu.so";
   variables["TORUS_ENGINE"] = "/opt/torus/engine/xla_cpu.so";
-  // TensorFlow has a lock of its own in /tmp, which outlives a crash; libtpu.so's tells who has the TPU.
+  // TensorFlow has a lock of its own in /tmp, which outlives a crash; libtpu.so's tells who has the
+  // TPU.
   variables["TPU_LOAD_LIBRARY"] = "1";
+  // Where TensorFlow asks what a TPU's name stands for: the metadata server tells, for this node.
+  variables["TPU_API_DISCOVERY_URL"] =
+      "http://metadata.google.internal/discovery/tpu?version={apiVersion}";
+  // The TPU of those who name none.
+  if (!tensorflow.empty())
+    variables["TPU_NAME"] = HasTpuKernels(tensorflow) ? "local" : "grpc://127.0.0.1:8470";
   variables["LANG"] = "C.UTF-8";
   // Python packages bring their own bundles, which know nothing of a CA of the host's.
   for (const char* name : {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"})
@@ -110,6 +149,8 @@ std::string AptConf(const HostPackages& host) {
 std::string ImageRecipe::Digest() const {
   std::string all = fmt::format("1\n{}\n{}\n{}\n{}\n{}\n", suite, fmt::join(packages, ","),
                                 fmt::join(apt_sources, "\n"), ca_bundle, script);
+  for (const PythonPackages& each : python)
+    all += fmt::format("pip {} {}\n{}\n", each.environment, each.locked, each.requirements);
   for (const ImageFile& file : files)
     all += fmt::format("{} {:o} {}\n{}\n", file.path, file.mode, file.content.size(), file.content);
   unsigned char digest[EVP_MAX_MD_SIZE];
@@ -118,8 +159,9 @@ std::string ImageRecipe::Digest() const {
   return fmt::format("{:02x}", fmt::join(digest, digest + size, ""));
 }
 
-ImageRecipe TpuVmRecipe(const HostPackages& host) {
-  const auto environment = Environment(host);
+ImageRecipe TpuVmRecipe(const HostPackages& host, std::string_view tensorflow) {
+  if (!HasWheel(tensorflow)) tensorflow = {};
+  const auto environment = Environment(host, tensorflow);
   return {
       .suite = "bookworm",
       // libpython is PyTorch/XLA's.
@@ -135,6 +177,7 @@ ImageRecipe TpuVmRecipe(const HostPackages& host) {
                 {"/etc/apt/apt.conf.d/90torus", 0644, AptConf(host)},
                 {"/etc/hosts", 0644, "127.0.0.1 localhost\n"}},
       .ca_bundle = host.ca_bundle,
+      .python = TensorFlow(tensorflow),
       .script = kScript};
 }
 

@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kTemporary = "making-";
 constexpr uint64_t kBytesNeeded = 1ull << 30;  // twice what an image takes
+constexpr uint64_t kPythonBytes = 4ull << 30;  // and of a set of Python packages
 constexpr auto kTimeout = std::chrono::minutes(20);
 
 // The folder's lock, held while the descriptor is open. Waits for it until `stop`, or with
@@ -43,14 +44,15 @@ Result<Fd> TakeLock(const std::string& folder, bool try_only, const std::stop_to
   return lock;
 }
 
-Status CheckSpace(const std::string& folder) {
+Status CheckSpace(const std::string& folder, const ImageRecipe& recipe) {
+  const uint64_t needed = kBytesNeeded + kPythonBytes * recipe.python.size();
   struct statvfs info;
   if (statvfs(folder.c_str(), &info) != 0) return ErrnoStatus(errno, "look at", folder);
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
-  if (free >= kBytesNeeded) return {};
+  if (free >= needed) return {};
   return ResourceExhausted(
       "making a base image needs {} MB free in {}, which has {} MB; make room and try again",
-      kBytesNeeded >> 20, folder, free >> 20);
+      needed >> 20, folder, free >> 20);
 }
 
 // mmdebstrap's own lines, with the time so far, for whoever waits.
@@ -105,8 +107,38 @@ Status Bootstrap(const ImageRecipe& recipe, const std::string& root, const Telle
   return internal::ImageError(Status(Code::kInternal, "mmdebstrap failed"), result->output);
 }
 
-// Writes the recipe's files and runs its script.
-Status Customise(const ImageRecipe& recipe, const std::string& root, const std::stop_token& stop) {
+// Runs a script in the image, as root.
+Status RunInside(const std::string& root, std::string script, std::chrono::minutes timeout,
+                 const std::stop_token& stop) {
+  // The service's umask is its own affair, the image's is 022.
+  const auto result = RunChecked(
+      Caged({"sh", "-c", "umask 022; exec chroot \"$1\" /bin/sh", "sh", root}),
+      {.input = std::move(script),
+       .timeout = timeout,
+       .environment = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                       "HOME=/root", "LANG=C.UTF-8"},
+       .stop = stop});
+  return result ? Status() : result.error();
+}
+
+Status InstallPython(const PythonPackages& packages, const std::string& root,
+                     const std::stop_token& stop) {
+  constexpr char kRequirements[] = "/tmp/requirements.txt";
+  TORUS_RETURN_IF_ERROR(WriteFile(root + kRequirements, packages.requirements));
+  const std::string& environment = packages.environment;
+  std::string script = ". /etc/profile.d/torus.sh\nset -e\n";
+  if (!environment.empty()) script += fmt::format("python3 -m venv {}\n", environment);
+  script += fmt::format("exec {}/bin/python3 -m pip install --no-cache-dir {} -r {} 2>&1\n",
+                        environment.empty() ? "/usr" : environment,
+                        packages.locked ? "--no-deps --require-hashes" : "--break-system-packages",
+                        kRequirements);
+  const Status done = RunInside(root, script, kTimeout, stop);
+  return done.ok() ? done : internal::PipError(done, packages.requirements);
+}
+
+// Writes the recipe's files, installs its Python packages and runs its script.
+Status Customise(const ImageRecipe& recipe, const std::string& root, const Teller& teller,
+                 const std::stop_token& stop) {
   for (const ImageFile& file : recipe.files) {
     TORUS_RETURN_IF_ERROR(MakeFolders(root + fs::path(file.path).parent_path().string()));
     TORUS_RETURN_IF_ERROR(WriteFile(root + file.path, file.content, {.mode = file.mode}));
@@ -118,15 +150,12 @@ Status Customise(const ImageRecipe& recipe, const std::string& root, const std::
   for (const auto& certificate :
        internal::MissingCertificates(recipe.ca_bundle, present ? *present : ""))
     TORUS_RETURN_IF_ERROR(WriteFile(fmt::format("{}/host-{}.crt", trusted, number++), certificate));
-  // The service's umask is its own affair, the image's is 022.
-  TORUS_RETURN_IF_ERROR(RunChecked(
-      Caged({"sh", "-c", "umask 022; exec chroot \"$1\" /bin/sh", "sh", root}),
-      {.input = recipe.script,
-       .timeout = std::chrono::minutes(2),
-       .environment = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                       "HOME=/root", "LANG=C.UTF-8"},
-       .stop = stop}));
-  return {};
+  for (const PythonPackages& packages : recipe.python) {
+    std::string_view first = packages.requirements;
+    teller.Say(fmt::format("installing {}", first.substr(0, first.find_first_of(" \\\n"))));
+    TORUS_RETURN_IF_ERROR(InstallPython(packages, root, stop));
+  }
+  return RunInside(root, recipe.script, std::chrono::minutes(2), stop);
 }
 
 // Makes the tree last before its name says that it is whole.
@@ -164,6 +193,19 @@ Status ImageError(const Status& error, std::string_view output) {
   }
   if (tail.empty()) return error;
   return Internal("making the base image failed: {}: {}", error.message(), tail);
+}
+
+Status PipError(const Status& error, std::string_view requirements) {
+  if (error.code() != Code::kInternal) return error;
+  const std::string_view what = requirements.substr(0, requirements.find_first_of(" \\\n"));
+  // Also what pip says where it reaches no index at all.
+  if (error.message().find("No matching distribution") != std::string::npos)
+    return Unavailable(
+        "making the base image failed: pip did not find {} or what it needs; check the network and "
+        "/etc/pip.conf: {}",
+        what, error.message());
+  return Internal("making the base image failed: pip could not install {}: {}", what,
+                  error.message());
 }
 
 std::vector<std::string> MissingCertificates(std::string_view wanted, std::string_view present) {
@@ -204,7 +246,7 @@ Result<std::string> ImageStore::Ensure(const ImageRecipe& recipe, const ImagePro
   teller.Say("waiting for its turn");
   TORUS_ASSIGN_OR_RETURN(const Fd lock, TakeLock(folder_, false, stop));
   if (Has(digest)) return RootOf(digest);
-  TORUS_RETURN_IF_ERROR(CheckSpace(folder_));
+  TORUS_RETURN_IF_ERROR(CheckSpace(folder_, recipe));
 
   const std::string making = fmt::format("{}/{}{}-{}", folder_, kTemporary, digest.substr(0, 12),
                                          Clock::now().time_since_epoch().count());
@@ -235,7 +277,7 @@ Status ImageStore::Make(const ImageRecipe& recipe, const std::string& root,
   TORUS_RETURN_IF_ERROR(Bootstrap(recipe, root, teller, stop));
   FaultPoint("image.bootstrapped");
   teller.Say("setting it up");
-  TORUS_RETURN_IF_ERROR(Customise(recipe, root, stop));
+  TORUS_RETURN_IF_ERROR(Customise(recipe, root, teller, stop));
   if (stop.stop_requested()) return Cancelled("making the base image was cancelled");
   if (chmod(root.c_str(), 0755) != 0) return ErrnoStatus(errno, "set the mode of", root);
   SyncFileSystem(root);

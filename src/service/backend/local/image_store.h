@@ -55,6 +55,9 @@ namespace internal {
 // What went wrong in mmdebstrap, told from its output.
 Status ImageError(const Status& error, std::string_view output);
 
+// What went wrong in pip, which was to install `requirements`.
+Status PipError(const Status& error, std::string_view requirements);
+
 // The certificates of `wanted` that `present` lacks.
 std::vector<std::string> MissingCertificates(std::string_view wanted, std::string_view present);
 

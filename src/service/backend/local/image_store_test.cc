@@ -14,12 +14,14 @@
 
 #include "base/file.h"
 #include "base/subprocess.h"
+#include "service/backend/local/base_images.h"
 
 namespace torus::backend {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 const ImageFile* Find(const ImageRecipe& recipe, std::string_view path) {
@@ -35,6 +37,42 @@ TEST(ImageRecipe, ItsDigestFollowsEveryPart) {
   EXPECT_NE(recipe.Digest(), TpuVmRecipe({.ca_bundle = "x"}).Digest());
   EXPECT_NE(recipe.Digest(), TpuVmRecipe({.apt_sources = {"deb x bookworm main"}}).Digest());
   EXPECT_NE(recipe.Digest(), TpuVmRecipe({.pip = {{"index-url", "http://x"}}}).Digest());
+}
+
+TEST(ImageRecipe, ATensorFlowComesWithItsWorker) {
+  const ImageRecipe base = TpuVmRecipe({});
+  EXPECT_THAT(base.python, IsEmpty());
+  EXPECT_EQ(TpuVmRecipe({}, "2.11.0").Digest(), base.Digest());  // no wheel for the image's Python
+
+  const ImageRecipe stock = TpuVmRecipe({}, "2.13.0");
+  ASSERT_EQ(stock.python.size(), 2);
+  EXPECT_EQ(stock.python[0].requirements, "tensorflow==2.13.0\n");
+  EXPECT_EQ(stock.python[1].environment, "/opt/tensorflow-worker");
+  EXPECT_THAT(stock.python[1].requirements, HasSubstr("tensorflow-tpu==2.20.0"));
+  EXPECT_TRUE(stock.python[1].locked);
+  EXPECT_THAT(Find(stock, "/etc/environment")->content, HasSubstr("grpc://127.0.0.1:8470"));
+
+  const ImageRecipe own = TpuVmRecipe({}, "2.20.0");
+  EXPECT_THAT(own.python[0].requirements, HasSubstr("tensorflow-tpu==2.20.0"));
+  EXPECT_THAT(Find(own, "/etc/environment")->content, HasSubstr("TPU_NAME=\"local\""));
+  EXPECT_NE(own.Digest(), stock.Digest());
+}
+
+TEST(BaseImages, VersionsOfOneTensorFlowShareAnImage) {
+  const BaseImages images("/nowhere", {}, [] {});
+  EXPECT_EQ(images.DigestFor("2.13.0"), images.DigestFor("tpu-vm-tf-2.13.0-pod"));
+  EXPECT_NE(images.DigestFor("2.13.0"), images.DigestFor("2.13.1"));
+  EXPECT_EQ(images.DigestFor("tpu-vm-base"), images.DigestFor("v2-alpha"));
+  EXPECT_EQ(images.DigestFor("tpu-vm-base"), images.DigestFor("an operator's own"));
+  EXPECT_NE(images.DigestFor("tpu-vm-base"), images.DigestFor("2.13.0"));
+}
+
+TEST(ImageStore, TellsWhatPipLacked) {
+  const Status lost = Internal("No matching distribution found for tensorflow==2.13.0");
+  EXPECT_EQ(internal::PipError(lost, "tensorflow==2.13.0\n").code(), Code::kUnavailable);
+  EXPECT_THAT(internal::PipError(Internal("odd"), "a==1 \\\n").message(),
+              HasSubstr("install a==1:"));
+  EXPECT_EQ(internal::PipError(ResourceExhausted("full"), "a").code(), Code::kResourceExhausted);
 }
 
 TEST(ImageRecipe, EveryDoorIntoAVmHasTheVariables) {

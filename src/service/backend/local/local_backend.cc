@@ -116,13 +116,13 @@ Result<std::unique_ptr<LocalBackend>> LocalBackend::Create(LocalOptions options)
 LocalBackend::LocalBackend(LocalOptions options)
     : options_(std::move(options)),
       workers_(options_.vms_folder, options_.worker_socket),
-      image_(std::make_unique<ImageJob>(options_.images_folder, TpuVmRecipe(ReadHostPackages()),
-                                        [this] { WakeAll(); })),
+      images_(std::make_unique<BaseImages>(options_.images_folder, ReadHostPackages(),
+                                           [this] { WakeAll(); })),
       hub_(std::make_unique<WorkerHub>([this](const std::string& uid) { WakeUid(uid); })) {}
 
 LocalBackend::~LocalBackend() {
   hub_.reset();
-  image_.reset();
+  images_.reset();
   orphans_ = {};
 }
 
@@ -164,9 +164,9 @@ model::Observation LocalBackend::Converge(const model::NodeRecord& node,
   const model::Desired desired = model::DesiredOf(node.state());
   std::string image_root;
   if (desired == model::Desired::kRun) {
-    image_root = image_->RootOf(node.image());
+    image_root = images_->RootOf(node.image());
     // A VM that runs needs no image to be there; one that is to start does.
-    const ImageJob::State image = AllRun(node) ? ImageJob::State() : image_->Ask(node.image());
+    const ImageJob::State image = AllRun(node) ? ImageJob::State() : images_->Ask(node.image());
     if (!image.error.ok())
       return {.phase = Phase::kFailed,
               .error = image.error,

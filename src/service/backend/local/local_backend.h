@@ -17,7 +17,7 @@
 
 #include "base/mutex.h"
 #include "service/backend/backend.h"
-#include "service/backend/local/image_job.h"
+#include "service/backend/local/base_images.h"
 #include "service/backend/local/worker_hub.h"
 #include "service/backend/local/worker_process.h"
 
@@ -38,7 +38,9 @@ class LocalBackend : public Backend {
   ~LocalBackend() override;
 
   Status Admit(const hardware::AcceleratorType& type) const override;
-  std::string image() const override { return image_->digest(); }
+  std::string ImageFor(std::string_view runtime_version) const override {
+    return images_->DigestFor(runtime_version);
+  }
   model::Observation Converge(const model::NodeRecord& node,
                               const model::ProjectRecord& project) override;
 
@@ -62,7 +64,7 @@ class LocalBackend : public Backend {
   std::map<std::string, std::string> names_ TORUS_GUARDED_BY(mutex_);  // uid to node name
   // Since when a living worker has had no connection.
   std::map<VmKey, std::chrono::steady_clock::time_point> silent_since_ TORUS_GUARDED_BY(mutex_);
-  std::unique_ptr<ImageJob> image_;
+  std::unique_ptr<BaseImages> images_;
   std::unique_ptr<WorkerHub> hub_;
   std::jthread orphans_;  // stops between two VMs
 };
