@@ -15,15 +15,16 @@ TORUS_LIBTPU names the library (default: build/release/libtpu.so); run it with a
 tests/requirements.txt.
 """
 import argparse
-import json
+import functools
 import os
 import pathlib
-import platform
 import random
 import statistics
 import subprocess
 import sys
 import time
+
+from side_by_side import Worker, describe, kept_environment, rounds_of, say_machine, serve
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LIBTPU = pathlib.Path(os.environ.get("TORUS_LIBTPU", ROOT / "build/release/libtpu.so")).resolve()
@@ -31,7 +32,6 @@ DOORS = {"libtpu.so": "tpu", "bare engine": "engine", "native CPU": "cpu"}
 STEP_BAR, TRANSFER_BAR = 1.02, 1 / 0.95
 DEVICES = 8
 MEBIBYTES = 64
-RESAMPLES = 2000
 STARTS = {8: "v5litepod-8", 256: "v5litepod-256", 4096: "v4-8192"}  # chips, and a slice of them
 
 
@@ -39,8 +39,6 @@ STARTS = {8: "v5litepod-8", 256: "v5litepod-256", 4096: "v4-8192"}  # chips, and
 
 
 def make_cases():
-    import functools
-
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -146,80 +144,33 @@ def register_engine():
 
 
 def work(platform_name):
-    """Answers each line, the name of a case, with the seconds that a block of it took."""
     import jax
     if platform_name == "engine":
         register_engine()
     assert len(jax.devices()) == DEVICES, jax.devices()
-    cases, made = make_cases(), {}
-    print("ready", flush=True)
-    for line in sys.stdin:
-        case = line.strip()
-        if case not in made:
-            made[case] = cases[case]()
-            made[case]()  # compiles
-        print(made[case](), flush=True)
+    serve(make_cases())
 
 
 # ---- In the bench
 
 
 def environment(platform_name, accelerator_type=STARTS[8]):
-    ours = ("TPU_", "TORUS_", "JAX_", "XLA_")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     own = {"tpu": {"TPU_LIBRARY_PATH": str(LIBTPU), "TPU_ACCELERATOR_TYPE": accelerator_type},
            "engine": {}, "cpu": {"JAX_NUM_CPU_DEVICES": str(DEVICES)}}[platform_name]
-    return kept | {"JAX_PLATFORMS": platform_name, "TORUS_LIBTPU": str(LIBTPU)} | own
-
-
-class Worker:
-    def __init__(self, platform_name):
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "--work", platform_name], env=environment(platform_name),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.answer()
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"error: the worker ended:\n{self.process.communicate()[1]}")
-        return line
-
-    def time(self, case):
-        print(case, file=self.process.stdin, flush=True)
-        return float(self.answer())
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def bootstrap(ratios, order):
-    medians = sorted(statistics.median(order.choices(ratios, k=len(ratios)))
-                     for _ in range(RESAMPLES))
-    return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES)]
-
-
-def describe(ours, others, order):
-    ratios = [a / b for a, b in zip(ours, others)]
-    low, high = bootstrap(ratios, order)
-    return statistics.median(ratios), f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
+    return kept_environment() | {"JAX_PLATFORMS": platform_name, "TORUS_LIBTPU": str(LIBTPU)} | own
 
 
 def measure(cases, rounds):
     order = random.Random(20261130)
-    workers = {door: Worker(name) for door, name in DOORS.items()}
-    times = {case: {door: [] for door in DOORS} for case in cases}
-    for number in range(-1, rounds):  # the first, not counted, compiles
-        for case in cases:
-            for door in order.sample(list(DOORS), len(DOORS)):
-                seconds = workers[door].time(case)
-                if number >= 0:
-                    times[case][door].append(seconds)
+    workers = {door: Worker([sys.executable, __file__, "--work", name], environment(name))
+               for door, name in DOORS.items()}
+    timers = {(case, door): functools.partial(workers[door].time, case) for case in cases for door in DOORS}
+    times = rounds_of(timers, rounds, order)
     for worker in workers.values():
         worker.end()
     missed = []
-    for case, of in times.items():
+    for case in cases:
+        of = {door: times[case, door] for door in DOORS}
         ratio, bare = describe(of["libtpu.so"], of["bare engine"], order)
         native = describe(of["libtpu.so"], of["native CPU"], order)[1]
         bar = BARS[case]
@@ -244,12 +195,6 @@ def measure_starts(rounds):
             seconds.append(float(took))
         print(f"start-up of {count:>5} chips: {statistics.median(seconds) * 1000:.0f} ms "
               f"({min(seconds) * 1000:.0f} to {max(seconds) * 1000:.0f}, n {rounds})", flush=True)
-
-
-def say_machine():
-    cpu = [l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")]
-    print(f"machine: {cpu[0]}, {len(cpu)} cores, Linux {platform.release()}; load average "
-          f"{os.getloadavg()[0]:.1f}", flush=True)
 
 
 def main():

@@ -28,9 +28,22 @@ install_peers() {
   echo "$stamp" >build/bench/.stamp
 }
 
+# TensorFlow for CPUs, beside which bench/tensorflow_steps.py measures.
+install_tensorflow() {
+  local stamp venv=build/bench/tensorflow
+  stamp=$(sha256sum <bench/tensorflow.txt)
+  [ "$(cat $venv/.stamp 2>/dev/null)" = "$stamp" ] && return
+  say "installing TensorFlow for CPUs into $venv"
+  python3 -m venv --clear $venv
+  quietly bench-tensorflow $venv/bin/pip install --require-hashes -r bench/tensorflow.txt
+  echo "$stamp" >$venv/.stamp
+}
+
 install_for_tests
-scripts/build.sh release torus tpu bench_dispatch bench_grpc_load
+scripts/tensorflow.sh
+scripts/build.sh release
 install_peers
+install_tensorflow
 
 failed=0
 say "the service (about a minute)"
@@ -41,4 +54,6 @@ say "libtpu.so"
 build/release/bench/bench_dispatch build/release/libtpu.so || failed=1
 say "JAX's programs on libtpu.so, the bare engine and native CPU (about ten minutes)"
 build/venv/bin/python bench/jax_steps.py || failed=1
+say "TensorFlow's training on libtpu.so, JAX's, and TensorFlow's on CPUs (about ten minutes)"
+build/venv/bin/python bench/tensorflow_steps.py || failed=1
 exit $failed

@@ -7,7 +7,7 @@ apt_install python3-venv
 python3 -m venv build/lock
 build/lock/bin/pip install -q pip-tools==7.5.3
 tensorflows=(packaging/tensorflow/requirements-*.in)
-for list in tests/requirements tests/conformance/requirements bench/peers packaging/libtpu/requirements \
+for list in tests/requirements tests/conformance/requirements bench/peers bench/tensorflow packaging/libtpu/requirements \
   "${tensorflows[@]%.in}"; do
   build/lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-emit-index-url \
     --no-emit-find-links --no-emit-trusted-host --no-header \

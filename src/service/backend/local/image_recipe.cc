@@ -48,7 +48,6 @@ ln -sfn /opt/torus/libtpu.so /usr/lib/libtpu.so
 { printf '. /etc/profile.d/torus.sh\n'; cat /etc/bash.bashrc; } >/etc/bash.bashrc.new
 mv /etc/bash.bashrc.new /etc/bash.bashrc
 chmod 0644 /etc/bash.bashrc
-update-ca-certificates >/dev/null 2>&1
 rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /tmp/* /var/tmp/*
 )";
 

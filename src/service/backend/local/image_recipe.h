@@ -38,7 +38,7 @@ struct ImageRecipe {
   std::vector<std::string> apt_sources;  // none: mmdebstrap's default for the suite
   std::vector<ImageFile> files;          // written after the packages are installed
   std::string ca_bundle;               // PEM: those that Debian does not bring are trusted besides
-  std::vector<PythonPackages> python;  // installed in this order, then
+  std::vector<PythonPackages> python;  // installed in this order
   std::string script;                  // /bin/sh, run last, in the image, as root
 
   // SHA-256 over all of the above, in hexadecimal.

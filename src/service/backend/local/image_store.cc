@@ -28,6 +28,7 @@ constexpr std::string_view kTemporary = "making-";
 constexpr uint64_t kBytesNeeded = 1ull << 30;  // twice what an image takes
 constexpr uint64_t kPythonBytes = 4ull << 30;  // and of a set of Python packages
 constexpr auto kTimeout = std::chrono::minutes(20);
+constexpr auto kSetup = std::chrono::minutes(2);
 
 // The folder's lock, held while the descriptor is open. Waits for it until `stop`, or with
 // `try_only` fails with UNAVAILABLE when another process holds it.
@@ -150,12 +151,14 @@ Status Customise(const ImageRecipe& recipe, const std::string& root, const Telle
   for (const auto& certificate :
        internal::MissingCertificates(recipe.ca_bundle, present ? *present : ""))
     TORUS_RETURN_IF_ERROR(WriteFile(fmt::format("{}/host-{}.crt", trusted, number++), certificate));
+  TORUS_RETURN_IF_ERROR(
+      RunInside(root, "exec update-ca-certificates >/dev/null 2>&1\n", kSetup, stop));
   for (const PythonPackages& packages : recipe.python) {
     std::string_view first = packages.requirements;
     teller.Say(fmt::format("installing {}", first.substr(0, first.find_first_of(" \\\n"))));
     TORUS_RETURN_IF_ERROR(InstallPython(packages, root, stop));
   }
-  return RunInside(root, recipe.script, std::chrono::minutes(2), stop);
+  return RunInside(root, recipe.script, kSetup, stop);
 }
 
 // Makes the tree last before its name says that it is whole.
