@@ -1,8 +1,8 @@
 """The TensorFlow worker of a TPU VM: what clients reach at grpc://<address>:8470.
 
 It listens there from the VM's start, and runs TensorFlow's own server behind it: started for the
-first client, ended some seconds after the last has gone, so that the TPU and its memory are free for
-others. A server that crashes takes its clients' connections with it; the next connection starts
+first client, ended when the last has gone, with all that it may still compute for one that was
+killed, so that the TPU and its memory are free for others. A server that crashes takes its clients' connections with it; the next connection starts
 another. A client that comes to a server that cannot start is told why, as its first call's error:
 TensorFlow's clients would wait for ever at a closed port.
 
@@ -21,7 +21,6 @@ import sys
 PORT = 8470
 LOG = "/var/log/tensorflow-worker.log"
 START_SECONDS = 180  # importing TensorFlow on a busy machine
-LINGER_SECONDS = 5   # a client that lost its connection comes back sooner
 CHUNK = 1 << 18
 
 # Each says its own address on a line, then serves.
@@ -114,7 +113,6 @@ class Worker:
         self.server = None
         self.starting = asyncio.Lock()
         self.clients = 0
-        self.lingering = None
 
     async def connect(self):
         """A connection to the server, which is started if need be."""
@@ -142,8 +140,6 @@ class Worker:
     async def serve(self, reader, writer):
         """One client's connection, from beginning to end."""
         self.clients += 1
-        if self.lingering:
-            self.lingering.cancel()
         try:
             keep_alive(writer)
             await relay((reader, writer), await self.connect())
@@ -152,13 +148,11 @@ class Worker:
         finally:
             writer.close()
             self.clients -= 1
-            if self.clients == 0:
-                self.lingering = asyncio.create_task(self._linger())
+            await self._rest()
 
-    async def _linger(self):
-        await asyncio.sleep(LINGER_SECONDS)
+    async def _rest(self):
         async with self.starting:
-            if self.clients == 0 and self.server is not None:
+            if self.clients == 0 and self.server is not None and self.server.alive:
                 logging.info("no client is left; the %s server ends", self.server.name)
                 await self.server.end()
 
