@@ -103,6 +103,23 @@ def test_every_way_to_name_the_tpu(vm, tpu):
     assert code == 0 and "devices 8 at" in said, said
 
 
+def test_two_clients_at_once(vm):
+    program = FIND.format(tpu="'grpc://127.0.0.1:8470'") + """
+strategy = tf.distribute.TPUStrategy(resolver)
+@tf.function
+def step(x):
+    def add(x):
+        return tf.distribute.get_replica_context().all_reduce("sum", x)
+    return strategy.run(add, args=(x,))
+for number in range(50):
+    assert float(strategy.experimental_local_results(step(tf.constant(1.0 + number)))[7]) == 8 * (1 + number)
+print("all as they should be")
+"""
+    one = f"python3 -c {shlex.quote(program)} 2>&1 | tail -3"
+    said = vm.says(f"({one}) & ({one}); wait")
+    assert said.count("all as they should be") == 2, said
+
+
 def test_a_wrong_name_is_told_the_right_one(vm):
     code, said = vm.python(FIND.format(tpu="'my-second-tpu'"))
     assert code != 0 and "only its own node" in said and "my-first-tpu" in said, said
