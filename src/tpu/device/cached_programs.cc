@@ -19,13 +19,21 @@ std::string_view View(const char* data, size_t size) {
   return data == nullptr ? std::string_view() : std::string_view(data, size);
 }
 
-// Whether a compilation has no other effect, and reads no file: XLA_FLAGS is flags, or names a file
-// that has them. A program may itself call functions of the framework while it is compiled.
-bool OnlyCompiles(std::string_view environment, std::string_view options, std::string_view code) {
+// XLA_FLAGS is flags, as XLA tells them: white space may come first (PyTorch/XLA writes a space).
+// Else it names a file that has them.
+bool NamesFlagsFile(std::string_view environment) {
   constexpr std::string_view kFlags = "XLA_FLAGS=";
+  if (!environment.starts_with(kFlags)) return false;
+  const auto first = environment.find_first_not_of(" \t\r\n", kFlags.size());
+  return first == environment.npos || environment[first] != '-';
+}
+
+// Whether a compilation has no other effect, and reads no file. A program may itself call functions
+// of the framework while it is compiled.
+bool OnlyCompiles(std::string_view environment, std::string_view options, std::string_view code) {
   if (environment.contains("dump") || options.contains("dump")) return false;
   if (code.contains("InspectSharding") || code.contains("CustomSPMDPartitioning")) return false;
-  return !environment.starts_with(kFlags) || environment.substr(kFlags.size()).starts_with("--");
+  return !NamesFlagsFile(environment);
 }
 
 std::string FingerprintOf(State& s, PJRT_Executable* executable) {

@@ -145,15 +145,18 @@ TEST_F(CachedPrograms, AnotherCompilationIsAnother) {
             1);
   EXPECT_EQ(CompilationsOf(Framework("newer torus on engine")), 1);
   EXPECT_EQ(CompilationsOf(Framework("torus on engine", "v2-8")), 1);
-  setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true", 1);
-  EXPECT_EQ(CompilationsOf(Framework()), 1);
-  EXPECT_EQ(CompilationsOf(Framework()), 0);
+  for (const char* flags :
+       {"--xla_cpu_enable_fast_math=true", " --xla_cpu_enable_fast_math=false"}) {
+    setenv("XLA_FLAGS", flags, 1);
+    EXPECT_EQ(CompilationsOf(Framework()), 1) << flags;
+    EXPECT_EQ(CompilationsOf(Framework()), 0) << flags;
+  }
   unsetenv("XLA_FLAGS");
   EXPECT_EQ(CompilationsOf(Framework()), 0);
 }
 
 TEST_F(CachedPrograms, WhatDoesMoreThanToCompileIsNotKept) {
-  for (const char* flags : {"--xla_dump_to=/tmp/x", "/a/file/with/flags"}) {
+  for (const char* flags : {"--xla_dump_to=/tmp/x", "/a/file/with/flags", " "}) {
     setenv("XLA_FLAGS", flags, 1);
     for (int i = 0; i < 2; ++i) EXPECT_EQ(CompilationsOf(Framework()), 1) << flags;
   }
