@@ -14,8 +14,8 @@
 #include "tpu/tensorflow/adapter/shapes.h"
 #include "xla/client/client_library.h"
 #include "xla/client/local_client.h"
+#include "xla/service/platform_util.h"
 #include "xla/shape_util.h"
-#include "xla/stream_executor/platform_manager.h"
 
 namespace torus::tensorflow {
 namespace {
@@ -77,7 +77,9 @@ Status TfToXla(const TpuCompilationRequestProto& request, XlaCompilationResult* 
         "programs of TensorFlow's MLIR bridge: leave tf.config.experimental.enable_mlir_bridge() "
         "out, as TensorFlow does by default");
   ::tensorflow::XlaOpRegistry::RegisterCompilationKernels();
-  const auto platform = stream_executor::PlatformManager::PlatformWithName("TPU");
+  // By way of libtensorflow_cc: 2.19 has a PlatformManager in each of its libraries, and the one
+  // that has the platforms is the one that libtensorflow_cc finds.
+  const auto platform = xla::PlatformUtil::GetPlatform("TPU");
   if (!platform.ok()) return FromAbsl(platform.status());
   const auto client = xla::ClientLibrary::GetOrCreateLocalClient(*platform);
   if (!client.ok()) return FromAbsl(client.status());

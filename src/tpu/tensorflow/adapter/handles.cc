@@ -30,8 +30,8 @@ void SayUnimplemented(const char* function, TF_Status* status) {
     std::fprintf(stderr, "libtpu: %s\n", error.error().message().c_str());
 }
 
-const SE_TpuTopology* TheTopology() {
-  static const auto& topology = *new SE_TpuTopology{Topology::Get()};
+TfTopology* TheTopology() {
+  static auto& topology = *new SE_TpuTopology{Topology::Get()};
   return &topology;
 }
 

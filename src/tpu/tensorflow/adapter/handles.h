@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string_view>
+#include <type_traits>
 
 #include "base/status.h"
 #include "tpu/tensorflow/runtime/array.h"
@@ -38,6 +39,8 @@ struct SE_Event {
 };
 struct SE_TpuTopology : torus::tensorflow::Topology {};
 struct SE_TpuTopology_Core : torus::tensorflow::Core {};
+// As functions take and return it: const since 2.20.
+using TfTopology = std::remove_pointer_t<decltype(TpuUtil_GetTopologyPtr())>;
 
 namespace torus::tensorflow {
 
@@ -56,7 +59,7 @@ char* NewText(std::string_view text);
 void SayUnimplemented(const char* function, TF_Status* status);
 
 // The slice's.
-const SE_TpuTopology* TheTopology();
+TfTopology* TheTopology();
 
 }  // namespace torus::tensorflow
 

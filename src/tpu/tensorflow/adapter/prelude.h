@@ -3,3 +3,12 @@
 #include <utility>
 #include <version>
 #undef __cpp_lib_to_underlying
+
+// 2.19's stream_executor.h, for the type of one argument, includes a header that needs LLVM's,
+// which are not in the wheel.
+#if TORUS_TENSORFLOW_MINOR == 19
+#define XLA_STREAM_EXECUTOR_GPU_TMA_METADATA_H_
+namespace stream_executor::gpu {
+class TmaDescriptor {};
+}  // namespace stream_executor::gpu
+#endif

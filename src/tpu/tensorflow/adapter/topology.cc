@@ -36,51 +36,39 @@ using torus::tensorflow::Cores;
 using torus::tensorflow::Handle;
 using torus::tensorflow::TheTopology;
 
-TORUS_TFTPU const SE_TpuTopology* TpuUtil_GetTopologyPtr() { return TheTopology(); }
-TORUS_TFTPU const SE_TpuTopology* TpuPlatform_GetTopologyPtr(SE_Platform*) { return TheTopology(); }
+TORUS_TFTPU TfTopology* TpuUtil_GetTopologyPtr() { return TheTopology(); }
+TORUS_TFTPU TfTopology* TpuPlatform_GetTopologyPtr(SE_Platform*) { return TheTopology(); }
 TORUS_TFTPU SE_TpuTopology_Host* TpuPlatform_GetHostLocation(SE_Platform*) {
   return &torus::tensorflow::the_host;
 }
 
-TORUS_TFTPU int TpuTopology_LogicalDevicesPerHost(const SE_TpuTopology*, TpuCoreTypeEnum type) {
+TORUS_TFTPU int TpuTopology_LogicalDevicesPerHost(TfTopology*, TpuCoreTypeEnum type) {
   return Cores(type);
 }
-TORUS_TFTPU int TpuTopology_LogicalDevicesPerChip(const SE_TpuTopology* topology,
-                                                  TpuCoreTypeEnum type) {
+TORUS_TFTPU int TpuTopology_LogicalDevicesPerChip(TfTopology* topology, TpuCoreTypeEnum type) {
   return type == kTensorCore ? topology->cores_per_chip : 0;
 }
-TORUS_TFTPU int TpuTopology_HostCount(const SE_TpuTopology*) { return 1; }
-TORUS_TFTPU int TpuTopology_ChipsPerHost(const SE_TpuTopology* topology) {
-  return topology->chips();
-}
-TORUS_TFTPU int TpuTopology_ChipBounds_X(const SE_TpuTopology* topology) {
-  return topology->bounds[0];
-}
-TORUS_TFTPU int TpuTopology_ChipBounds_Y(const SE_TpuTopology* topology) {
-  return topology->bounds[1];
-}
-TORUS_TFTPU int TpuTopology_ChipBounds_Z(const SE_TpuTopology* topology) {
-  return topology->bounds[2];
-}
-TORUS_TFTPU bool TpuTopology_HasChip(const SE_TpuTopology* topology, int x, int y, int z) {
+TORUS_TFTPU int TpuTopology_HostCount(TfTopology*) { return 1; }
+TORUS_TFTPU int TpuTopology_ChipsPerHost(TfTopology* topology) { return topology->chips(); }
+TORUS_TFTPU int TpuTopology_ChipBounds_X(TfTopology* topology) { return topology->bounds[0]; }
+TORUS_TFTPU int TpuTopology_ChipBounds_Y(TfTopology* topology) { return topology->bounds[1]; }
+TORUS_TFTPU int TpuTopology_ChipBounds_Z(TfTopology* topology) { return topology->bounds[2]; }
+TORUS_TFTPU bool TpuTopology_HasChip(TfTopology* topology, int x, int y, int z) {
   return topology->At(x, y, z, 0) != nullptr;
 }
-TORUS_TFTPU SE_TpuTopology_Core* TpuTopology_CoreForId(const SE_TpuTopology* topology,
-                                                       TpuCoreTypeEnum type, int id) {
+TORUS_TFTPU SE_TpuTopology_Core* TpuTopology_CoreForId(TfTopology* topology, TpuCoreTypeEnum type,
+                                                       int id) {
   return id >= 0 && id < Cores(type) ? Handle(&topology->cores[id]) : nullptr;
 }
-TORUS_TFTPU SE_TpuTopology_Core* TpuTopology_Core(const SE_TpuTopology* topology, TpuCoreTypeEnum,
-                                                  int x, int y, int z, int index) {
+TORUS_TFTPU SE_TpuTopology_Core* TpuTopology_Core(TfTopology* topology, TpuCoreTypeEnum, int x,
+                                                  int y, int z, int index) {
   return Handle(topology->At(x, y, z, index));
 }
-TORUS_TFTPU int TpuTopology_NumCores(const SE_TpuTopology*, TpuCoreTypeEnum type) {
-  return Cores(type);
-}
-TORUS_TFTPU void TpuTopology_Cores(const SE_TpuTopology*, TpuCoreTypeEnum type,
-                                   SE_TpuTopology_Core** cores) {
+TORUS_TFTPU int TpuTopology_NumCores(TfTopology*, TpuCoreTypeEnum type) { return Cores(type); }
+TORUS_TFTPU void TpuTopology_Cores(TfTopology*, TpuCoreTypeEnum type, SE_TpuTopology_Core** cores) {
   torus::tensorflow::ListCores(type, cores);
 }
-TORUS_TFTPU int TpuTopology_IdForHost(const SE_TpuTopology*, int, int, int) { return 0; }
+TORUS_TFTPU int TpuTopology_IdForHost(TfTopology*, int, int, int) { return 0; }
 TORUS_TFTPU int TpuTopology_AvailableCoreCount(const XLA_TpuMeshState*, TpuCoreTypeEnum type) {
   return Cores(type);
 }
@@ -88,7 +76,7 @@ TORUS_TFTPU int TpuTopology_AvailableCoresPerChip(TpuCoreTypeEnum type) {
   return type == kTensorCore ? TheTopology()->cores_per_chip : 0;
 }
 
-TORUS_TFTPU TpuVersionEnum TpuTopology_Version(const SE_TpuTopology* topology) {
+TORUS_TFTPU TpuVersionEnum TpuTopology_Version(TfTopology* topology) {
   if (topology->kind.starts_with("TPU v2")) return kTpuV2;
   if (topology->kind.starts_with("TPU v3")) return kTpuV3;
   if (topology->kind.starts_with("TPU v4")) return kTpuV4;

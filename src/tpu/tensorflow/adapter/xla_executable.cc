@@ -21,22 +21,16 @@ struct SE_Executable {
 namespace torus::tensorflow {
 namespace {
 
-Result<xla::Shape> ShapeOf(const xla::ShapeProto& proto) {
-  const auto shape = xla::Shape::FromProto(proto);
-  if (!shape.ok()) return InvalidArgument("{}", std::string(shape.status().message()));
-  return OnDevice(*shape);
-}
-
 Result<SE_Executable*> Compile(const XLA_HloModule& module, int ordinal) {
   xla::HloModuleProto proto;
   if (!proto.ParseFromArray(module.proto.bytes, static_cast<int>(module.proto.size)))
     return InvalidArgument("the module is no HloModuleProto");
   const auto& signature = proto.host_program_shape();
-  TORUS_ASSIGN_OR_RETURN(auto result, ShapeOf(signature.result()));
+  auto result = OnDevice(xla::Shape(signature.result()));
   ProgramSource source{.hlo = proto.SerializeAsString(), .devices = {ordinal}};
   TORUS_ASSIGN_OR_RETURN(source.outputs, ToArrayShapes(result));
   for (const auto& parameter : signature.parameters()) {
-    TORUS_ASSIGN_OR_RETURN(const auto shape, ShapeOf(parameter));
+    const auto shape = OnDevice(xla::Shape(parameter));
     source.tuple_arguments = shape.IsTuple() && signature.parameters_size() == 1;
     if (shape.IsTuple() && !source.tuple_arguments)
       return Unimplemented("a program of several parameters of which one is a tuple");
