@@ -148,10 +148,9 @@ print(steps())
 
 
 def test_who_holds_the_tpu_is_said(vm):
-    holder = "import jax; jax.devices(); open('held', 'w').close(); import time; time.sleep(600)"
-    vm.says("python3 -m venv jax && jax/bin/pip install --quiet jax==0.10.2")  # its NumPy is too new for TensorFlow
-    vm.says("rm -f held; nohup jax/bin/python -c " + shlex.quote(holder) +
+    holder = FIND.format(tpu="'local'") + "open('held', 'w').close(); import time; time.sleep(600)"
+    vm.says("rm -f held; nohup /opt/tensorflow-worker/bin/python -c " + shlex.quote(holder) +
             " >held.log 2>&1 & echo $! >holder; until [ -e held ]; do sleep 0.2; done")
     code, said = vm.python(FIND.format(tpu="'grpc://127.0.0.1:8470'"))
-    pid = vm.says("cat holder; kill $(cat holder)").strip()
+    pid = vm.says("cat holder; kill -KILL $(cat holder)").strip()
     assert code != 0 and f"already in use by process with pid {pid}" in said, said
