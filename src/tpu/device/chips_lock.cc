@@ -33,11 +33,11 @@ int OpenOnce(const std::string& path) {
   return file;
 }
 
-struct flock ByteOf(int chip) {
+struct flock ByteOf(int core) {
   struct flock byte {};
   byte.l_type = F_WRLCK;
   byte.l_whence = SEEK_SET;
-  byte.l_start = chip;
+  byte.l_start = core;
   byte.l_len = 1;
   return byte;
 }
@@ -79,15 +79,15 @@ Status InUse(const std::string& path, pid_t holder) {
 
 }  // namespace
 
-Status LockChips(const std::string& path, std::span<const int> chips) {
+Status LockChips(const std::string& path, std::span<const int> cores) {
   const int file = OpenOnce(path);
   if (file < 0) return CannotLock(path);
-  for (const int chip : chips) {
-    auto byte = ByteOf(chip);
+  for (const int core : cores) {
+    auto byte = ByteOf(core);
     // The holder may go between the two calls: then the lock is free.
     while (fcntl(file, F_SETLK, &byte) != 0) {
       if (errno != EACCES && errno != EAGAIN) return CannotLock(path);
-      auto holder = ByteOf(chip);
+      auto holder = ByteOf(core);
       if (fcntl(file, F_GETLK, &holder) != 0) return CannotLock(path);
       if (holder.l_type != F_UNLCK) return InUse(path, holder.l_pid);
     }

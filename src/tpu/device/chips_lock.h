@@ -1,8 +1,8 @@
 // One process at a time on a chip, as upstream has it.
 //
-// A lock file stands for the chips of a node, one byte a chip; the kernel keeps the lock for as
+// A lock file stands for the chips of a node, one byte a core; the kernel keeps the lock for as
 // long as the process lives, so what a dead process held is free at once and needs no clean-up. A
-// process may lock more chips of a file later; it never gives one up. Thread-safety: all functions,
+// process may lock more cores of a file later; it never gives one up. Thread-safety: all functions,
 // from any thread.
 #ifndef TORUS_TPU_DEVICE_CHIPS_LOCK_H_
 #define TORUS_TPU_DEVICE_CHIPS_LOCK_H_
@@ -14,10 +14,10 @@
 
 namespace torus::tpu {
 
-// Locks the chips of the file at `path`, which is made if need be. ABORTED, in upstream's words,
-// where another process has one of them: its pid and command, or how to find it; the chips before
-// it stay locked.
-Status LockChips(const std::string& path, std::span<const int> chips);
+// Locks the cores (slice.h) of the file at `path`, which is made if need be. ABORTED, in upstream's
+// words, where another process has one of them: its pid and command, or how to find it; the cores
+// before it stay locked.
+Status LockChips(const std::string& path, std::span<const int> cores);
 
 // Holds the files at `paths` open until the process ends, those that are plain files: tpu-info
 // finds the process of a chip by them. A device's own file is left alone.

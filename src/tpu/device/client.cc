@@ -181,12 +181,16 @@ PJRT_Error* ClientDestroy(PJRT_Client_Destroy_Args* args) {
   return error;
 }
 
-// What stands for the chips of a slice in a TPU VM.
+// What stands for the process's chips in a TPU VM; a core's own file where it is one.
 std::vector<std::string> DeviceFilesOf(const Slice& slice) {
   std::vector<std::string> files;
-  for (const int chip : slice.chips())
-    for (const auto& name : hardware::DeviceFiles(slice.generation(), chip))
+  for (const auto& device : slice.devices()) {
+    if (!slice.owns(device)) continue;
+    const auto names = hardware::DeviceFiles(slice.generation(), device.chip);
+    const bool core_has_own = slice.generation().pci_functions_per_chip > 1;
+    for (const auto& name : core_has_own ? std::vector{names[device.core_on_chip]} : names)
       files.push_back("/dev/" + name);
+  }
   return files;
 }
 
@@ -211,14 +215,12 @@ PJRT_Error* ClientCreate(PJRT_Client_Create_Args* args) {
   source.can_be_one_of_several = RunsReplicasAlone(*args);
   auto slice = Slice::Read(source);
   if (!slice) return NewError(slice.error());
-  const ChipsUse use{slice->lock_file(),
-                     {slice->chips().begin(), slice->chips().end()},
-                     LibraryAt(__builtin_return_address(0))};
+  const ChipsUse use{slice->lock_file(), slice->cores(), LibraryAt(__builtin_return_address(0))};
   const bool alone = !use.lock_file.empty();
   if (alone) {
     const Status free = CheckFramework(use);
     if (!free.ok()) return NewError(free);
-    const Status locked = LockChips(use.lock_file, use.chips);
+    const Status locked = LockChips(use.lock_file, use.cores);
     if (!locked.ok()) return NewError(locked);
     HoldDeviceFiles(DeviceFilesOf(*slice));
   }

@@ -34,8 +34,8 @@ Uses& uses() {
 }
 
 bool Overlap(const ChipsUse& a, const ChipsUse& b) {
-  return a.lock_file == b.lock_file && std::ranges::any_of(a.chips, [&b](int chip) {
-           return std::ranges::find(b.chips, chip) != b.chips.end();
+  return a.lock_file == b.lock_file && std::ranges::any_of(a.cores, [&b](int core) {
+           return std::ranges::find(b.cores, core) != b.cores.end();
          });
 }
 

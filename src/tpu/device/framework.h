@@ -14,10 +14,10 @@
 
 namespace torus::tpu {
 
-// Chips of the node that the lock file stands for (chips_lock.h).
+// Cores of the node (slice.h) that the lock file stands for (chips_lock.h).
 struct ChipsUse {
   std::string lock_file;
-  std::vector<int> chips;
+  std::vector<int> cores;
   std::string library;  // the file of the framework's code
 };
 
@@ -26,9 +26,9 @@ std::string LibraryAt(const void* code);
 // "PyTorch/XLA", "JAX", ...; the library's own name where it is none that is known.
 std::string FrameworkOf(const std::string& library);
 
-// ABORTED where another framework's client has one of the chips.
+// ABORTED where another framework's client has one of the cores.
 Status CheckFramework(const ChipsUse& use);
-// From now on, until it is forgotten, the client has the chips.
+// From now on, until it is forgotten, the client has the cores.
 void NoteFramework(const void* client, ChipsUse use);
 void ForgetFramework(const void* client);
 

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 
 #include "slice/description.h"
@@ -191,34 +190,50 @@ Error RefuseProcesses(std::string_view text, const Topology& topology,
       kProcessesVariable, text, kBoundsVariable, x, y, z, kChipsVariable, fmt::join(chips, ","));
 }
 
-// How the chips are shared out: each process has a block, and the blocks stand in a grid.
+// How the chips are shared out: each process has a block, and the blocks stand in a grid. Where
+// each core of a chip is a function of its own on the bus (TPU7x), PyTorch/XLA starts a process a
+// core, and says so by a fourth number of the grid. Process n then has device n.
 struct Blocks {
   std::vector<int> grid, block;
+  int processes_per_chip = 1;
 
-  int count() const { return grid[0] * grid[1] * grid[2]; }
+  int count() const { return grid[0] * grid[1] * grid[2] * processes_per_chip; }
+  bool split_chips() const { return processes_per_chip > 1; }
   bool fill(const Topology& topology) const {
     for (size_t axis = 0; axis < 3; ++axis)
       if (grid[axis] * block[axis] != topology.chips[axis]) return false;
     return true;
   }
-  int OwnerOf(const std::array<int64_t, 3>& coords) const {
-    const auto at = [&](size_t axis) { return static_cast<int>(coords[axis]) / block[axis]; };
-    return at(0) + grid[0] * (at(1) + grid[1] * at(2));
+  int OwnerOf(const DeviceIdentity& device) const {
+    const auto at = [&](size_t axis) {
+      return static_cast<int>(device.coords[axis]) / block[axis];
+    };
+    const int place = at(0) + grid[0] * (at(1) + grid[1] * at(2));
+    return place * processes_per_chip + (split_chips() ? device.core_on_chip : 0);
   }
 };
 
-Result<Blocks> ParseBlocks(const SliceSource& source, const std::vector<int>& grid,
-                           const Topology& topology) {
+Result<Blocks> ParseBlocks(const SliceSource& source, std::vector<int> grid,
+                           const hardware::Generation& generation, const Topology& topology) {
   const std::string bounds = source.process_bounds.value_or("1,1,1");
+  const int most = std::min(generation.devices_per_chip, generation.pci_functions_per_chip);
+  int per_chip = 1;
+  if (grid.size() == 4) {
+    per_chip = grid.back();
+    grid.pop_back();
+  }
   const auto block = ParseBox(bounds);
-  if (block && block->size() == 3 && grid.size() == 3) {
-    Blocks blocks{grid, *block};
+  if (block && block->size() == 3 && grid.size() == 3 && (per_chip == 1 || per_chip == most)) {
+    Blocks blocks{std::move(grid), *block, per_chip};
     if (blocks.fill(topology)) return blocks;
   }
+  const auto fourth =
+      fmt::format("; a fourth number of the first may be {}: a process for each core", most);
   return InvalidArgument(
       "The environment variables {} and {} say '{}' and '{}'; their products must be the slice's "
-      "{}.",
-      kProcessesVariable, kBoundsVariable, *source.processes, bounds, topology.ToString());
+      "{}{}.",
+      kProcessesVariable, kBoundsVariable, *source.processes, bounds, topology.ToString(),
+      most > 1 ? fourth : "");
 }
 
 // Which of so many processes this one is.
@@ -258,7 +273,7 @@ Result<Slice> Slice::Read(const SliceSource& source) {
   }
   const bool several = std::ranges::any_of(*grid, [](int n) { return n > 1; });
   if (several && !source.can_be_one_of_several) {
-    return RefuseProcesses(*source.processes, slice.topology_, slice.chips_);
+    return RefuseProcesses(*source.processes, slice.topology_, slice.chips());
   }
   TORUS_RETURN_IF_ERROR(several ? slice.ShareOut(source, *grid) : slice.ShowChips(source));
   std::ranges::for_each(slice.devices_, Name);
@@ -268,49 +283,54 @@ Result<Slice> Slice::Read(const SliceSource& source) {
 // Only those that the environment names.
 Status Slice::ShowChips(const SliceSource& source) {
   if (!source.visible_chips) return Status();
-  TORUS_ASSIGN_OR_RETURN(auto chips, ParseChips(*source.visible_chips, chips_.size()));
+  TORUS_ASSIGN_OR_RETURN(auto chips, ParseChips(*source.visible_chips, topology_.count()));
   TORUS_ASSIGN_OR_RETURN(const Topology topology, ParseBounds(source.process_bounds, chips.size()));
   devices_ = Slice(*type_, topology, 0).devices_;
   for (auto& device : devices_) device.chip = chips[static_cast<size_t>(device.chip)];
   topology_ = topology;
-  chips_ = std::move(chips);
   return Status();
 }
 
 // All of them, each a process's.
 Status Slice::ShareOut(const SliceSource& source, const std::vector<int>& grid) {
-  TORUS_ASSIGN_OR_RETURN(const Blocks blocks, ParseBlocks(source, grid, topology_));
+  TORUS_ASSIGN_OR_RETURN(const Blocks blocks, ParseBlocks(source, grid, generation(), topology_));
   TORUS_ASSIGN_OR_RETURN(const int own, ParseTask(source.task, blocks.count()));
-  std::vector<int> chips;
-  for (auto& device : devices_) {
-    device.process = blocks.OwnerOf(device.coords);
-    if (device.process == own && device.core_on_chip == 0) chips.push_back(device.chip);
-  }
-  if (source.visible_chips) {
-    TORUS_ASSIGN_OR_RETURN(const auto named, ParseChips(*source.visible_chips, chips_.size()));
-    if (named != chips) {
-      return InvalidArgument(
-          "The environment variable {} says '{}', but process {} of {} has the chips {} of the "
-          "slice.",
-          kChipsVariable, *source.visible_chips, own, blocks.count(), fmt::join(chips, ","));
-    }
-  }
   const std::string addresses = source.addresses.value_or("localhost:8476");
   processes_ = {blocks.count(), own, addresses.substr(0, addresses.find(','))};
-  chips_ = std::move(chips);
-  return Status();
+  for (auto& device : devices_) device.process = blocks.OwnerOf(device);
+  if (!source.visible_chips) return Status();
+  const auto numbers = blocks.split_chips() ? cores() : chips();
+  const size_t all = blocks.split_chips() ? devices_.size() : topology_.count();
+  TORUS_ASSIGN_OR_RETURN(const auto named, ParseChips(*source.visible_chips, all));
+  if (named == numbers) return Status();
+  return InvalidArgument(
+      "The environment variable {} says '{}', but process {} of {} has the {} {} of the slice.",
+      kChipsVariable, *source.visible_chips, own, blocks.count(),
+      blocks.split_chips() ? "cores" : "chips", fmt::join(numbers, ","));
 }
 
 Slice::Slice(const AcceleratorType& type, const Topology& topology, int64_t memory_limit_bytes)
-    : type_(&type),
-      topology_(topology),
-      chips_(topology.count()),
-      memory_limit_bytes_(memory_limit_bytes) {
-  std::iota(chips_.begin(), chips_.end(), 0);
+    : type_(&type), topology_(topology), memory_limit_bytes_(memory_limit_bytes) {
   const int per_chip = type.generation->devices_per_chip;
   for (int id = 0; id < topology.count() * per_chip; ++id) {
     Name(devices_.emplace_back(Identify(id, id / per_chip, id % per_chip, topology)));
   }
+}
+
+std::vector<int> Slice::chips() const {
+  std::vector<int> chips;
+  for (const auto& device : devices_)
+    if (owns(device) && (chips.empty() || chips.back() != device.chip))
+      chips.push_back(device.chip);
+  return chips;
+}
+
+std::vector<int> Slice::cores() const {
+  std::vector<int> cores;
+  for (const auto& device : devices_)
+    if (owns(device))
+      cores.push_back(device.chip * generation().devices_per_chip + device.core_on_chip);
+  return cores;
 }
 
 int Slice::cores_per_device() const {

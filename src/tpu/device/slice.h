@@ -3,7 +3,7 @@
 // The slice comes from the worker's description (slice/description.h), or from the accelerator type
 // in the environment, or is a v4-8. All devices of the slice are shown, in upstream's order: chips
 // along x, then y, then z, the cores of a chip one after the other. They are this one process's, or
-// those of a block of chips are, where the framework started several processes on the host.
+// those of a block of chips (or of one core) are, where the framework started several processes.
 // Thread-safety: as std::string's.
 #ifndef TORUS_TPU_DEVICE_SLICE_H_
 #define TORUS_TPU_DEVICE_SLICE_H_
@@ -72,8 +72,10 @@ class Slice {
   int cores_per_device() const;
   const Processes& processes() const { return processes_; }
   bool owns(const DeviceIdentity& device) const { return device.process == processes_.own; }
-  // This process's chips, by their numbers in the whole slice.
-  const std::vector<int>& chips() const { return chips_; }
+  // The chips of which this process has a device, by their numbers in the whole slice.
+  std::vector<int> chips() const;
+  // This process's devices, by theirs: a number for each of a chip, whether it is shown or not.
+  std::vector<int> cores() const;
   // What stands for these chips (chips_lock.h); empty where they are this process's alone, made for
   // it without a description that says whose they are.
   const std::string& lock_file() const { return lock_file_; }
@@ -89,7 +91,6 @@ class Slice {
   hardware::Topology topology_;
   Processes processes_;
   std::vector<DeviceIdentity> devices_;
-  std::vector<int> chips_;
   std::string lock_file_;
   int64_t memory_limit_bytes_;
 };

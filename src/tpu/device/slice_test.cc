@@ -127,6 +127,7 @@ TEST(Slice, ShowsTheChipsThatTheEnvironmentNames) {
   auto slice = Slice::Read(source);
   ASSERT_TRUE(slice) << slice.error().ToString();
   EXPECT_THAT(slice->chips(), ElementsAre(1, 3));
+  EXPECT_THAT(slice->cores(), ElementsAre(2, 3, 6, 7));
   EXPECT_EQ(slice->devices().size(), 4u);
   EXPECT_THAT(slice->devices().back().coords, ElementsAre(1, 0, 0));
   source.process_bounds = "1,2,1";
@@ -191,6 +192,43 @@ TEST(Slice, AProcessMayHaveABlockOfChips) {
   const auto slice = Slice::Read(source);
   ASSERT_TRUE(slice) << slice.error().ToString();
   EXPECT_THAT(slice->chips(), ElementsAre(4, 5, 6, 7));
+}
+
+// As PyTorch/XLA's launch sets them for the fourth process on TPU7x.
+SliceSource FourthOfEight() {
+  return {.accelerator_type = "tpu7x-8",
+          .visible_chips = "3",
+          .process_bounds = "1,1,1",
+          .processes = "2,2,1,2",
+          .task = "3",
+          .can_be_one_of_several = true};
+}
+
+TEST(Slice, ACoreThatIsAFunctionOfItsOwnMayBeAProcesss) {
+  SliceSource source = FourthOfEight();
+  const auto slice = Slice::Read(source);
+  ASSERT_TRUE(slice) << slice.error().ToString();
+  EXPECT_EQ(slice->processes().count, 8);
+  for (const auto& device : slice->devices()) EXPECT_EQ(device.process, device.id);
+  EXPECT_THAT(slice->chips(), ElementsAre(1));
+  EXPECT_THAT(slice->cores(), ElementsAre(3));
+  source.visible_chips = "1";
+  EXPECT_THAT(Slice::Read(source).error().message(),
+              HasSubstr("process 3 of 8 has the cores 3 of the slice"));
+  source.visible_chips = std::nullopt;
+  source.processes = "2,2,1";  // a process a chip
+  EXPECT_THAT(Slice::Read(source)->cores(), ElementsAre(6, 7));
+  source.processes = "2,2,1,3";
+  EXPECT_THAT(Slice::Read(source).error().message(),
+              HasSubstr("the slice's 2x2x1; a fourth number of the first may be 2"));
+}
+
+TEST(Slice, AChipThatIsOneFunctionIsOneProcesss) {
+  SliceSource source = ThirdOfFour();
+  source.processes = "2,2,1,2";
+  EXPECT_THAT(Slice::Read(source).error().message(), HasSubstr("must be the slice's 2x2."));
+  source.processes = "2,2,1,1";
+  EXPECT_TRUE(Slice::Read(source));
 }
 
 TEST(Slice, SaysWhatIsWrongWithItsProcesses) {
