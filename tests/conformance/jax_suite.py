@@ -101,7 +101,7 @@ def run(side, name, options):
         old.unlink(missing_ok=True)
     # Not `python -m pytest`, which would put the source's jax before the installed one.
     command = [str(pathlib.Path(sys.executable).parent / "pytest"), f"tests/{name}_test.py", "-q",
-               "-p", "sample", "-p", "no:cacheprovider", "-n", str(options.jobs),
+               "-p", "sample", "-p", "source_helpers", "-p", "no:cacheprovider", "-n", str(options.jobs),
                "--timeout=120", "--timeout-method=thread", f"--junitxml={xml}", "--tb=short"]
     with open(xml.with_suffix(".log"), "w") as log:
         process = subprocess.Popen(command, cwd=options.source, env=environment(side, options),
@@ -152,9 +152,10 @@ class Expected:
             if not entry.get("reason"):
                 sys.exit(f"error: jax_expected.toml: {entry} has no reason")
 
-    def reason(self, name, test):
+    def reason(self, name, test, message):
         for entry in self.entries:
-            if entry["file"] == name and any(fnmatch.fnmatchcase(test, p) for p in entry["tests"]):
+            if (entry["file"] == name and entry.get("says", "") in message and
+                    any(fnmatch.fnmatchcase(test, p) for p in entry["tests"])):
                 return entry["reason"]
         return None
 
@@ -176,7 +177,7 @@ def compare(name, expected):
     for test, (outcome, message) in tpu.items():
         if outcome != "failed" or cpu.get(test, ("passed",))[0] == "failed":
             continue
-        if expected.reason(name, test):
+        if expected.reason(name, test, message):
             row["expected"] += 1
         else:
             row["unexpected"].append((test, message))
