@@ -10,8 +10,17 @@ namespace torus::program {
 namespace {
 
 // xla.HloInstructionProto
-constexpr protozero::pbf_tag_type kLiteral = 8, kDotDimensionNumbers = 30, kSharding = 40,
-                                  kComparisonDirection = 63, kComparisonType = 72;
+constexpr protozero::pbf_tag_type kLiteral = 8, kDotDimensionNumbers = 30,
+                                  kGatherDimensionNumbers = 33, kGatherSliceSizes = 34,
+                                  kSharding = 40, kComparisonDirection = 63, kComparisonType = 72;
+// xla.LiteralProto
+constexpr protozero::pbf_tag_type kShape = 1, kS64s = 5, kF32s = 8;
+
+std::string S64s(const std::vector<int64_t>& values) {
+  std::string bytes;
+  protozero::pbf_writer(bytes).add_packed_int64(kS64s, values.begin(), values.end());
+  return bytes;
+}
 
 }  // namespace
 
@@ -44,15 +53,45 @@ int64_t Maker::Compare(const char* direction, const HloShape& of, int64_t a, int
 
 // A literal of s64, converted: each type has a literal of its own.
 int64_t Maker::Fill(ElementType type, Dimensions dimensions, int64_t value) {
-  const auto scalar = ArrayShape(ElementType::kS64, {});
-  int64_t filled = Make("constant", scalar, {});
-  std::string literal;
-  protozero::pbf_writer writer(literal);
-  writer.add_message(1, WriteShape(scalar));  // xla.LiteralProto.shape, .s64s
-  writer.add_packed_int64(5, &value, &value + 1);
-  protozero::pbf_writer(made_.back().others).add_message(kLiteral, literal);
+  int64_t filled = Literal(ArrayShape(ElementType::kS64, {}), S64s({value}));
   if (type != ElementType::kS64) filled = Make("convert", ArrayShape(type, {}), {filled});
   return Make("broadcast", ArrayShape(type, std::move(dimensions)), {filled});
+}
+
+int64_t Maker::Constant(const std::vector<int64_t>& values) {
+  return Literal(ArrayShape(ElementType::kS64, {std::ssize(values)}), S64s(values));
+}
+
+int64_t Maker::Constant(const std::vector<float>& values) {
+  std::string bytes;
+  protozero::pbf_writer(bytes).add_packed_float(kF32s, values.begin(), values.end());
+  return Literal(ArrayShape(ElementType::kF32, {std::ssize(values)}), bytes);
+}
+
+int64_t Maker::Literal(HloShape shape, std::string_view values) {
+  std::string literal;
+  protozero::pbf_writer(literal).add_message(kShape, WriteShape(shape));
+  literal += values;
+  const int64_t id = Make("constant", std::move(shape), {});
+  protozero::pbf_writer(made_.back().others).add_message(kLiteral, literal);
+  return id;
+}
+
+int64_t Maker::Gather(int64_t array, int64_t index, HloShape shape, int64_t at,
+                      const Dimensions& slice) {
+  auto others = Iota(slice.size(), 0);
+  others.erase(others.begin() + at);
+  const int64_t id = Make("gather", std::move(shape), {array, index});
+  protozero::pbf_writer writer(made_.back().others);
+  {
+    protozero::pbf_writer numbers(writer, kGatherDimensionNumbers);
+    wire::AddInts(numbers, 1, others);  // offset_dims
+    wire::AddInts(numbers, 2, {at});    // collapsed_slice_dims
+    wire::AddInts(numbers, 3, {at});    // start_index_map
+    wire::AddInt(numbers, 4, 1);        // index_vector_dim
+  }
+  wire::AddInts(writer, kGatherSliceSizes, slice);
+  return id;
 }
 
 int64_t Maker::Dot(HloShape shape, int64_t lhs, int64_t rhs, const DotDimensions& dimensions) {

@@ -29,6 +29,13 @@ class Maker {
   int64_t Compare(const char* direction, const HloShape& of, int64_t a, int64_t b);
   // A value of the type, which it must be able to hold, in each element.
   int64_t Fill(ElementType type, Dimensions dimensions, int64_t value);
+  // A list of these values: s64, f32.
+  int64_t Constant(const std::vector<int64_t>& values);
+  int64_t Constant(const std::vector<float>& values);
+  // The slices of the array, one for each number of the list `index`, which is the slice's place in
+  // the array's dimension `at` and, in the result, `shape`, the slice's place there. An index
+  // outside of the array is moved inside.
+  int64_t Gather(int64_t array, int64_t index, HloShape shape, int64_t at, const Dimensions& slice);
   int64_t Dot(HloShape shape, int64_t lhs, int64_t rhs, const DotDimensions& dimensions);
 
   // The one made last, for what it has beside operands and shape.
@@ -38,6 +45,8 @@ class Maker {
   size_t PutBefore(HloComputation& computation, size_t at);
 
  private:
+  int64_t Literal(HloShape shape, std::string_view values);
+
   int64_t next_id_;
   std::string word_;
   std::string others_;  // of each new instruction

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tpu/program/hlo_attributes.h"
+
 namespace torus::program {
 namespace {
 
@@ -15,8 +17,9 @@ constexpr std::string_view kOpcodes[] = {
 
 bool NeedsOtherReplicas(const HloModule& module) {
   const auto needs = [](const HloInstruction& instruction) {
-    return std::ranges::any_of(kOpcodes,
-                               [&](auto opcode) { return instruction.opcode.starts_with(opcode); });
+    return !IsHostTransfer(instruction) && std::ranges::any_of(kOpcodes, [&](auto opcode) {
+      return instruction.opcode.starts_with(opcode);
+    });
   };
   return std::ranges::any_of(module.computations, [&](const HloComputation& computation) {
     return std::ranges::any_of(computation.instructions, needs);

@@ -21,6 +21,7 @@ constexpr Pass kPasses[] = {
     {{"send", "recv"}, RewriteHostTransfers},
     {{"AllocateBuffer"}, RewriteAllocateBuffer},
     {{"LuDecomposition"}, RewriteLu},
+    {{"ResizeBilinear", "ResizeNearest"}, RewriteResize},
     {{"ragged_dot", "ragged-dot"}, RewriteRaggedDot},
     {{"ragged_all_to_all", "ragged-all-to-all"}, RewriteRaggedAllToAll},
     {{}, WidenInt4Dots},

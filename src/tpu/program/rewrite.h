@@ -28,6 +28,8 @@ Result<bool> Rewrite(HloModule& module);
 Result<bool> RewriteHostTransfers(HloModule& module);
 // LU decompositions become calls of kLuTarget.
 Result<bool> RewriteLu(HloModule& module);
+// Resizing of images, and its gradient, becomes gathers and dots.
+Result<bool> RewriteResize(HloModule& module);
 // A ragged dot becomes a dot of operands that are masked by group.
 Result<bool> RewriteRaggedDot(HloModule& module);
 // A ragged all-to-all becomes all-to-alls of whole arrays and a gather.

@@ -296,12 +296,36 @@ def operations_are_those_of_the_cpu():
 
 
 def images_are_resized():
-    image = _normal(2, 9, 9, 3)
+    image = _normal(2, 9, 7, 3)
+    bytes_ = tf.cast(tf.random.stateless_uniform((2, 9, 7, 3), (1, 2), 0, 256, tf.int32), tf.uint8)
+    flags = {"half_pixel_centers": [True, False, False], "align_corners": [False, True, False]}
 
     def resize():
-        return tf.image.resize(image, (18, 18)), tf.image.resize(image, (4, 5), "nearest")
+        resized = []
+        for half, align in zip(*flags.values()):
+            for size in (18, 14), (4, 5), (9, 20), (1, 1):
+                for op in tf.raw_ops.ResizeBilinear, tf.raw_ops.ResizeNearestNeighbor:
+                    resized += [op(images=each, size=size, half_pixel_centers=half, align_corners=align)
+                                for each in (image, bytes_)]
+        return resized + [tf.image.resize(image, (18, 14)), tf.image.resize(image, (4, 5), "nearest")]
 
-    assert_close([each[0] for each in on_each(resize)], list(on_cpu(resize)))
+    assert_close([each[0] for each in on_each(resize)], on_cpu(resize), 1e-6)
+
+
+def gradients_of_resizing_are_those_of_the_cpu():
+    image = _normal(2, 6, 5, 3)
+
+    def gradients():
+        found = []
+        for method in "bilinear", "nearest":
+            for size in (12, 10), (4, 3), (30, 25), (6, 9):
+                with tf.GradientTape() as tape:
+                    tape.watch(image)
+                    loss = tf.reduce_sum(tf.square(tf.image.resize(image, size, method)))
+                found.append(tape.gradient(loss, image))
+        return found
+
+    assert_close([each[0] for each in on_each(gradients)], on_cpu(gradients), 1e-4)
 
 
 def gradients_are_those_of_the_cpu():

@@ -23,8 +23,7 @@ namespace {
 using Dimensions = Maker::Dimensions;
 
 // xla.HloInstructionProto
-constexpr protozero::pbf_tag_type kGatherDimensionNumbers = 33, kGatherSliceSizes = 34,
-                                  kReplicaGroups = 49, kCollectiveDeviceList = 87;
+constexpr protozero::pbf_tag_type kReplicaGroups = 49, kCollectiveDeviceList = 87;
 
 HloShape Numbers(Dimensions dimensions) {
   return ArrayShape(ElementType::kS64, std::move(dimensions));
@@ -185,19 +184,9 @@ class Exchange {
 
   // Rows of `inputs`; an index outside of it is moved inside.
   int64_t Gather(int64_t inputs, int64_t index) {
-    const int64_t gathered = make_.Make("gather", exchange_.shape, {inputs, index});
     Dimensions slice{1};
     slice.insert(slice.end(), rest().begin(), rest().end());
-    protozero::pbf_writer others(make_.last().others);
-    {
-      protozero::pbf_writer numbers(others, kGatherDimensionNumbers);
-      wire::AddInts(numbers, 1, Iota(rest().size(), 1));  // offset_dims
-      wire::AddInts(numbers, 2, {0});                     // collapsed_slice_dims
-      wire::AddInts(numbers, 3, {0});                     // start_index_map
-      wire::AddInt(numbers, 4, 1);                        // index_vector_dim
-    }
-    wire::AddInts(others, kGatherSliceSizes, slice);
-    return gathered;
+    return make_.Gather(inputs, index, exchange_.shape, 0, slice);
   }
 
   Maker& make_;
