@@ -11,6 +11,7 @@
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tpu/tensorflow/adapter/handles.h"
 #include "tpu/tensorflow/adapter/shapes.h"
 #include "xla/client/client_library.h"
 #include "xla/client/local_client.h"
@@ -28,10 +29,6 @@ using ::tensorflow::tpu::TpuCompilationRequestProto;
 using ::tensorflow::tpu::TPUCompileMetadataProto;
 
 constexpr char kDeviceType[] = "XLA_TPU_JIT";
-
-Status FromAbsl(const absl::Status& status) {
-  return Status(static_cast<Code>(status.raw_code()), std::string(status.message()));
-}
 
 Result<std::vector<XlaArgument>> ArgumentsOf(const TpuCompilationRequestProto& request) {
   const auto& metadata = request.metadata();

@@ -7,9 +7,11 @@
 #define TORUS_TPU_TENSORFLOW_ADAPTER_HANDLES_H_
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
+#include "absl/status/status.h"
 #include "base/status.h"
 #include "tpu/tensorflow/runtime/array.h"
 #include "tpu/tensorflow/runtime/program.h"
@@ -45,6 +47,13 @@ using TfTopology = std::remove_pointer_t<decltype(TpuUtil_GetTopologyPtr())>;
 namespace torus::tensorflow {
 
 inline void Set(TF_Status* out, Status status) { out->status = std::move(status); }
+
+inline Status FromAbsl(const absl::Status& status) {
+  return Status(static_cast<Code>(status.raw_code()), std::string(status.message()));
+}
+inline absl::Status ToAbsl(const Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.code()), status.message());
+}
 
 inline DeviceMemory* MemoryOf(const SE_DeviceMemoryBase& base) {
   return static_cast<DeviceMemory*>(base.opaque);

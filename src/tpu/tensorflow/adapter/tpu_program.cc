@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "tpu/tensorflow/adapter/compile.h"
 #include "tpu/tensorflow/adapter/handles.h"
+#include "tpu/tensorflow/adapter/rendezvous.h"
 
 struct XLA_TpuProgram {
   torus::tensorflow::CompiledGraph graph;
@@ -46,7 +47,8 @@ Status Enqueue(const TpuExecutable_LoadProgramAndEnqueueToStream_Params& params)
                                                        program.inputs().size()));
   TORUS_ASSIGN_OR_RETURN(const auto outputs,
                          ElementsOf(*params.result, graph.part.outputs, program.outputs().size()));
-  return program.Enqueue(params.stream->ordinal, *params.stream->stream, inputs, outputs);
+  return program.Enqueue(params.stream->ordinal, *params.stream->stream, inputs, outputs,
+                         HostOf(params.outside_compilation_params));
 }
 
 }  // namespace

@@ -55,6 +55,11 @@ struct PJRT_Buffer {
   bool given_up = false;
 };
 
+struct PJRT_CopyToDeviceStream {
+  std::vector<float> values;
+  std::promise<std::vector<float>> received;
+};
+
 namespace torus::tensorflow::fake_pjrt {
 namespace {
 
@@ -356,6 +361,51 @@ void Compute(const PJRT_LoadedExecutable_Execute_Args& args) {
   }
 }
 
+// ---- Transfers with the host
+
+PJRT_Error* StreamTotalBytes(PJRT_CopyToDeviceStream_TotalBytes_Args* args) {
+  args->total_bytes = sizeof(float);
+  return nullptr;
+}
+
+PJRT_Error* StreamAddChunk(PJRT_CopyToDeviceStream_AddChunk_Args* args) {
+  const auto& chunk = *args->chunk;
+  const auto* values = static_cast<const float*>(chunk.data);
+  args->stream->values.assign(values, values + chunk.size / sizeof(float));
+  chunk.deleter(chunk.data, chunk.deleter_arg);
+  args->transfer_complete = ReadyEvent();
+  return nullptr;
+}
+
+PJRT_Error* StreamDestroy(PJRT_CopyToDeviceStream_Destroy_Args* args) {
+  args->stream->received.set_value(std::move(args->stream->values));
+  delete args->stream;
+  return nullptr;
+}
+
+PJRT_Error* NewCallbackError(PJRT_Error_Code code, const char* message, size_t size) {
+  return ToError(Status(static_cast<Code>(code), std::string(message, size)));
+}
+
+void Transfer(const PJRT_LoadedExecutable_Execute_Args& args) {
+  const auto& options = *args.options;
+  PJRT_CallbackError make_error = NewCallbackError;
+  for (size_t device = 0; device < args.num_devices; ++device) {
+    for (size_t i = 0; i < options.num_send_ops; ++i) {
+      const auto& send = options.send_callbacks[device][i];
+      PJRT_Chunk chunk{args.argument_lists[device][0]->values.data(), sizeof(float),
+                       [](void*, void*) {}, nullptr};
+      delete send.send_callback(&chunk, &make_error, chunk.size, true, send.user_arg);
+    }
+    for (size_t i = 0; i < options.num_recv_ops; ++i) {
+      const auto& receive = options.recv_callbacks[device][i];
+      auto [stream, received] = NewReceive();
+      receive.recv_callback(stream, receive.user_arg);
+      received.wait();
+    }
+  }
+}
+
 PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
   auto& world = TheWorld();
   auto devices = args->executable->devices;
@@ -365,6 +415,7 @@ PJRT_Error* Execute(PJRT_LoadedExecutable_Execute_Args* args) {
         InvalidArgument("{} devices run a program of {}", args->num_devices, devices.size()));
   const auto launch = std::make_shared<Launch>();
   if (auto status = Begin(*args, *launch); !status.ok()) return ToError(std::move(status));
+  Transfer(*args);
   Compute(*args);
   for (size_t i = 0; i < devices.size(); ++i) {
     launch->devices.push_back(static_cast<int>(devices[i] - world.devices.data()));
@@ -404,6 +455,9 @@ PJRT_Api MakeApi() {
   api.PJRT_LoadedExecutable_Destroy = LoadedDestroy;
   api.PJRT_LoadedExecutable_AddressableDevices = LoadedDevices;
   api.PJRT_LoadedExecutable_Execute = Execute;
+  api.PJRT_CopyToDeviceStream_TotalBytes = StreamTotalBytes;
+  api.PJRT_CopyToDeviceStream_AddChunk = StreamAddChunk;
+  api.PJRT_CopyToDeviceStream_Destroy = StreamDestroy;
   api.PJRT_Buffer_Destroy = BufferDestroy;
   api.PJRT_Buffer_Dimensions = Dimensions;
   api.PJRT_Buffer_UnpaddedDimensions = UnpaddedDimensions;
@@ -449,6 +503,11 @@ void FailNext(Status status) {
 Launched launched() {
   const std::lock_guard lock(TheWorld().mutex);
   return TheWorld().launched;
+}
+
+std::pair<PJRT_CopyToDeviceStream*, Received> NewReceive() {
+  auto* stream = new PJRT_CopyToDeviceStream;
+  return {stream, stream->received.get_future()};
 }
 
 int LiveBuffers() { return TheWorld().buffers; }

@@ -4,15 +4,19 @@
 // floats. A program has as many outputs as inputs: output i is input i plus 1 or, where it runs on
 // several devices, the sum of theirs plus 1. The values are there at once; the program ends, as an
 // engine's does, once it has come to the head of what was launched on each of its devices. Output i
-// takes the buffer of input i, unless that is not to be given up. A program that says
-// "out-of-memory" does not compile. Thread-safety: all.
+// takes the buffer of input i, unless that is not to be given up. Before that, each device sends
+// its first input, as a float, and receives another, by all the callbacks that the launch is given.
+// A program that says "out-of-memory" does not compile. Thread-safety: all.
 #ifndef TORUS_TPU_TENSORFLOW_RUNTIME_FAKE_PJRT_H_
 #define TORUS_TPU_TENSORFLOW_RUNTIME_FAKE_PJRT_H_
 
 #include <cstdint>
+#include <future>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "tpu/pjrt/api.h"
 
 namespace torus::tensorflow::fake_pjrt {
 
@@ -36,6 +40,10 @@ struct Launched {
   std::vector<int64_t> kept;  // its inputs that were not to be given up
 };
 Launched launched();
+
+// What a receive of one float gets when it ends; nothing where too little came.
+using Received = std::future<std::vector<float>>;
+std::pair<PJRT_CopyToDeviceStream*, Received> NewReceive();
 
 // Buffers that were made and are not destroyed.
 int LiveBuffers();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -10,6 +12,7 @@
 #include "tpu/pjrt/args.h"
 #include "tpu/program/hlo.h"
 #include "tpu/program/replicas.h"
+#include "tpu/tensorflow/runtime/callbacks.h"
 #include "tpu/tensorflow/runtime/compile_options.h"
 
 namespace torus::tensorflow {
@@ -45,15 +48,48 @@ Result<PJRT_LoadedExecutable*> CompileHlo(const Tpu& tpu, std::string_view hlo,
   return args.executable;
 }
 
-Status ExecuteNow(PJRT_LoadedExecutable_Execute_Args& args) {
-  return Take(Tpu::api(), Tpu::api()->PJRT_LoadedExecutable_Execute(&args));
-}
+// Launches on several devices, one after the other: so every device gets the programs of all in one
+// order, and no two wait for each other. A launch that finds another under way is made later, on a
+// thread of ours: TensorFlow's threads do not wait.
+class Turns {
+ public:
+  // `waits`: the launch may wait for the host, which TensorFlow's threads are.
+  void Take(std::function<void()> launch, bool waits) {
+    {
+      const MutexLock lock(mutex_);
+      if (std::exchange(busy_, true)) return waiting_.push_back(std::move(launch));
+    }
+    if (waits) return Make(std::move(launch));
+    launch();
+    Next();
+  }
 
-// So that every device gets the programs of all in one order: else two could wait for each other.
-Status InOrder(PJRT_LoadedExecutable_Execute_Args& args) {
-  static Mutex order;
-  const MutexLock lock(order);
-  return ExecuteNow(args);
+ private:
+  void Make(std::function<void()> launch) {
+    CallBack([this, launch = std::move(launch)] {
+      launch();
+      Next();
+    });
+  }
+  void Next() {
+    std::function<void()> next;
+    {
+      const MutexLock lock(mutex_);
+      busy_ = !waiting_.empty();
+      if (!busy_) return;
+      next = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    Make(std::move(next));
+  }
+
+  Mutex mutex_;
+  bool busy_ TORUS_GUARDED_BY(mutex_) = false;
+  std::deque<std::function<void()>> waiting_ TORUS_GUARDED_BY(mutex_);
+};
+Turns& TheTurns() {
+  static Turns& turns = *new Turns;
+  return turns;
 }
 
 }  // namespace
@@ -62,9 +98,26 @@ Status InOrder(PJRT_LoadedExecutable_Execute_Args& args) {
 struct Program::Part {
   int device = -1;  // -1: it has not come yet
   std::vector<std::shared_ptr<Array>> inputs, outputs;
-  std::vector<bool> given_up;  // by input: an output takes its memory
+  std::vector<bool> given_up;     // by input: an output takes its memory
+  std::shared_ptr<HostRun> host;  // null where the program has no transfers
   std::function<void(Status)> ended;
+
+  // Gives out the outputs, whose buffers it takes, or what the run failed of.
+  void End(Status status, const std::vector<PJRT_Buffer*>& buffers);
 };
+
+void Program::Part::End(Status status, const std::vector<PJRT_Buffer*>& buffers) {
+  const auto of_host = host == nullptr ? Status() : host->failure();
+  if (!of_host.ok()) status = of_host;
+  if (host != nullptr && !status.ok()) host->Abort(status);
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Array made(status.ok() ? nullptr : buffers[i]);  // freed here where nobody takes it
+    Array::Resolve(std::move(outputs[i]),
+                   status.ok() ? Result<PJRT_Buffer*>(buffers[i]) : Error(status));
+  }
+  // TensorFlow knows why its own side failed, and would find the stream broken for good.
+  ended(of_host.ok() ? status : Status());
+}
 
 struct Program::Launch {
   std::vector<Part> parts;          // by place
@@ -79,6 +132,7 @@ Result<std::shared_ptr<Program>> Program::Compile(ProgramSource source) {
     source.devices.resize(count);
     std::iota(source.devices.begin(), source.devices.end(), 0);
   }
+  TORUS_ASSIGN_OR_RETURN(auto transfers, HostTransfersOf(module));
   const bool joint = source.partitions > 1 || program::NeedsOtherReplicas(module);
   CompileOptions options{.tuple_arguments = source.tuple_arguments};
   if (joint) {
@@ -94,6 +148,7 @@ Result<std::shared_ptr<Program>> Program::Compile(ProgramSource source) {
   std::string().swap(source.hlo);
   std::shared_ptr<Program> program(new Program(tpu, std::move(source), executable));
   program->joint_ = joint;
+  program->transfers_ = std::make_shared<const std::vector<HostTransfer>>(std::move(transfers));
   TORUS_RETURN_IF_ERROR(program->FindPlaces());
   auto& programs = ThePrograms();
   const MutexLock lock(programs.mutex);
@@ -131,7 +186,7 @@ Status Program::FindPlaces() {
 }
 
 Status Program::Enqueue(int device, Stream& stream, const std::vector<DeviceMemory*>& inputs,
-                        const std::vector<DeviceMemory*>& outputs) {
+                        const std::vector<DeviceMemory*>& outputs, std::shared_ptr<Host> host) {
   TORUS_RETURN_IF_ERROR(tpu_->device(device));
   if (inputs.size() != source_.inputs.size() || outputs.size() != source_.outputs.size())
     return Internal("a program of {} inputs and {} outputs was given {} and {}",
@@ -139,6 +194,11 @@ Status Program::Enqueue(int device, Stream& stream, const std::vector<DeviceMemo
   const int place = places_[device];
   if (place < 0) return InvalidArgument("the program was not compiled for TPU core {}", device);
   Part part{.device = device};
+  if (!transfers_->empty()) {
+    if (host == nullptr)
+      return FailedPrecondition("the program sends \"{}\" and has no host", (*transfers_)[0].name);
+    part.host = std::make_shared<HostRun>(transfers_, std::move(host), joint_);
+  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     TORUS_ASSIGN_OR_RETURN(auto array, Input(device, i, inputs[i]));
     part.inputs.push_back(std::move(array));
@@ -202,16 +262,22 @@ Result<std::shared_ptr<Array>> Program::Input(int device, size_t index,
 }
 
 void Program::Run(const std::shared_ptr<Launch>& launch) {
-  const auto status = Execute(*launch);
-  if (!status.ok()) Fail(*launch, status);
+  auto run = [self = shared_from_this(), launch] {
+    const auto status = self->Execute(*launch);
+    if (!status.ok()) Fail(*launch, status);
+  };
+  // The engine runs a cheap program in the call that launches it.
+  const bool waits = !transfers_->empty();
+  if (joint_) return TheTurns().Take(std::move(run), waits);
+  if (waits) return CallBack(std::move(run));
+  run();
 }
 
 void Program::Fail(Launch& launch, const Status& status) {
   for (auto& part : launch.parts) {
     if (part.device < 0) continue;
     part.inputs.clear();
-    for (auto& output : part.outputs) Array::Resolve(std::move(output), Error(status));
-    part.ended(status);
+    part.End(status, std::vector<PJRT_Buffer*>(part.outputs.size()));
   }
 }
 
@@ -249,6 +315,17 @@ Status Program::Execute(Launch& launch) {
   auto options = MakeArgs<PJRT_ExecuteOptions>();
   options.non_donatable_input_indices = kept.data();
   options.num_non_donatable_input_indices = kept.size();
+  std::vector<PJRT_SendCallbackInfo*> sends;
+  std::vector<PJRT_RecvCallbackInfo*> recvs;
+  for (auto& part : launch.parts) {
+    if (part.host == nullptr) continue;
+    sends.push_back(part.host->sends().data());
+    recvs.push_back(part.host->recvs().data());
+    options.num_send_ops = part.host->sends().size();
+    options.num_recv_ops = part.host->recvs().size();
+  }
+  options.send_callbacks = sends.data();
+  options.recv_callbacks = recvs.data();
   std::vector<PJRT_Event*> ends(devices);
   auto args = MakeArgs<PJRT_LoadedExecutable_Execute_Args>();
   args.executable = executable_;
@@ -259,15 +336,26 @@ Status Program::Execute(Launch& launch) {
   args.output_lists = output_lists.data();
   args.device_complete_events = ends.data();
   if (!joint_) args.execute_device = tpu_->devices()[launch.parts[0].device];
-  TORUS_RETURN_IF_ERROR(joint_ ? InOrder(args) : ExecuteNow(args));
-  for (size_t place = 0; place < devices; ++place) {
-    auto& part = launch.parts[place];
-    part.inputs.clear();
-    tpu_->WhenReady(ends[place], std::move(part.ended));
-    for (size_t i = 0; i < output_count; ++i)
-      Array::Resolve(std::move(part.outputs[i]), outputs[place * output_count + i]);
-  }
+  TORUS_RETURN_IF_ERROR(tpu_->Take(Tpu::api()->PJRT_LoadedExecutable_Execute(&args)));
+  for (size_t place = 0; place < devices; ++place)
+    Begun(launch.parts[place], outputs.data() + place * output_count, ends[place]);
   return Status();
+}
+
+// Gives out a device's outputs: at once; where the host has a say, when the run has ended well.
+void Program::Begun(Part& part, PJRT_Buffer** outputs, PJRT_Event* end) {
+  part.inputs.clear();
+  if (part.host == nullptr) {
+    tpu_->WhenReady(end, std::move(part.ended));
+    for (size_t i = 0; i < part.outputs.size(); ++i)
+      Array::Resolve(std::move(part.outputs[i]), outputs[i]);
+    return;
+  }
+  const auto run = std::make_shared<Part>(std::move(part));
+  const std::vector buffers(outputs, outputs + run->outputs.size());
+  tpu_->WhenReady(end, [run, buffers](Status status) {
+    CallBack([run, buffers, status] { run->End(status, buffers); });
+  });
 }
 
 void Program::FailWaiting(const Status& status) {

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "tpu/tensorflow/runtime/array.h"
+#include "tpu/tensorflow/runtime/host_transfers.h"
 #include "tpu/tensorflow/runtime/stream.h"
 #include "tpu/tensorflow/runtime/tpu.h"
 #include "tpu/tensorflow/runtime/transfer.h"
@@ -43,10 +44,11 @@ class Program : public std::enable_shared_from_this<Program> {
 
   // One device's part of a launch. An input's memory that is an output's too is given up to it.
   // Null memory is of no bytes, or another core's. The memory stays the caller's. INVALID_ARGUMENT:
-  // a core that the program was not compiled for; FAILED_PRECONDITION: memory without a value.
-  // Errors of running are those of the outputs' values and of the stream.
+  // a core that the program was not compiled for; FAILED_PRECONDITION: memory without a value, or
+  // no host where the program has transfers. Errors of running, the host's first, are those of the
+  // outputs' values and of the stream.
   Status Enqueue(int device, Stream& stream, const std::vector<DeviceMemory*>& inputs,
-                 const std::vector<DeviceMemory*>& outputs);
+                 const std::vector<DeviceMemory*>& outputs, std::shared_ptr<Host> host = nullptr);
 
   // Fails every launch of any program that still waits for a device, whose outputs get the status:
   // for when a device will not come any more.
@@ -64,12 +66,14 @@ class Program : public std::enable_shared_from_this<Program> {
   Result<std::vector<PJRT_Buffer*>> Gather(Launch& launch) const;
   void Run(const std::shared_ptr<Launch>& launch);
   Status Execute(Launch& launch);
+  void Begun(Part& part, PJRT_Buffer** outputs, PJRT_Event* end);
   static void Fail(Launch& launch, const Status& status);
 
   const Tpu* const tpu_;
   const ProgramSource source_;
   PJRT_LoadedExecutable* const executable_;
-  bool joint_ = false;       // its devices are launched together
+  bool joint_ = false;  // its devices are launched together
+  HostRun::Transfers transfers_;
   std::vector<int> places_;  // by device: its place among those of a launch, or -1
 
   Mutex mutex_;
