@@ -143,6 +143,27 @@ def a_host_that_fails_fails_the_step():
         assert np.ravel(on_each(_sum_of_all)).tolist() == [28] * CORES
 
 
+def what_a_failed_step_left_alone_can_be_read():
+    def fail(x):
+        raise ValueError("the host does not like it")
+
+    with strategy.scope():
+        failed, kept = tf.Variable(1.), tf.Variable(2.)
+
+    def step():
+        failed.assign(tf.reduce_sum(_host(fail, _mine())))
+        return _mine()
+
+    with raises(tf.errors.InvalidArgumentError, "the host does not like it"):
+        on_each(step)
+    for _ in range(3):
+        with raises(tf.errors.InvalidArgumentError, "the host does not like it"):
+            failed.numpy()
+        assert kept.numpy() == 2.
+    failed.assign(3.)
+    assert failed.numpy() == 3. and kept.numpy() == 2.
+
+
 def _sum_of_all():
     return _total(_mine())
 
