@@ -15,9 +15,14 @@
 #include "tensorflow/core/common_runtime/function_def_utils.h"
 #include "tensorflow/core/common_runtime/shape_refiner.h"
 #include "tensorflow/core/graph/algorithm.h"
+#include "xla/side_effect_util.h"
+#if TORUS_TENSORFLOW_MINOR < 19
+#include "xla/client/sharding_builder.h"
+#include "xla/client/xla_builder.h"
+#else
 #include "xla/hlo/builder/sharding_builder.h"
 #include "xla/hlo/builder/xla_builder.h"
-#include "xla/side_effect_util.h"
+#endif
 
 namespace torus::tensorflow {
 namespace {

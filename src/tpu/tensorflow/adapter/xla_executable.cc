@@ -114,6 +114,9 @@ TORUS_TFTPU void TpuCompiler_RunBackend(Tpu_Compiler*, XLA_HloModule* module,
 TORUS_TFTPU void TpuExecutable_ExecuteAsyncOnStream(SE_Executable* executable,
                                                     SE_ExecutableRunOptions* options,
                                                     SE_ExecutionInput** arguments, int count,
+#if TORUS_TENSORFLOW_MINOR < 19
+                                                    SE_HloExecutionProfile*,
+#endif
                                                     SE_ExecutionOutput* output, TF_Status* status) {
   const auto inputs = runtime::InputsOf(*executable, arguments, count);
   auto& stream = *options->stream;
