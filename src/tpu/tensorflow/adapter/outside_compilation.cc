@@ -9,6 +9,8 @@
 // Operations with the same attribute are one computation of the host. Those that hand each other
 // what a TPU cannot hold, such as a string, have to be one; those that merely follow one another
 // become one unless a TPU's operation would have to run both after it and before it.
+#include <dlfcn.h>
+
 #include <map>
 #include <memory>
 #include <set>
@@ -315,10 +317,23 @@ class AutomaticOutsideCompilation : public GraphOptimizationPass {
   }
 };
 
+// Before 2.20 both of TensorFlow's libraries have a registry, and the framework's is the one that
+// is read; by its name alone we would find the other.
+OptimizationPassRegistry* TheRegistry() {
+  void* const framework = dlopen("libtensorflow_framework.so.2", RTLD_NOLOAD | RTLD_NOW);
+  if (framework == nullptr) return OptimizationPassRegistry::Global();
+  void* const global = dlsym(framework, "_ZN10tensorflow24OptimizationPassRegistry6GlobalEv");
+  dlclose(framework);  // it stays: the adapter needs it
+  return global == nullptr ? OptimizationPassRegistry::Global()
+                           : reinterpret_cast<OptimizationPassRegistry* (*)()>(global)();
+}
+
 // TensorFlow encapsulates clusters in phase 34.
-const ::tensorflow::optimization_registration::OptimizationPassRegistration registration(
-    OptimizationPassRegistry::PRE_PLACEMENT, 33, std::make_unique<AutomaticOutsideCompilation>(),
-    "TorusAutomaticOutsideCompilation");
+const bool registered = [] {
+  TheRegistry()->Register(OptimizationPassRegistry::PRE_PLACEMENT, 33,
+                          std::make_unique<AutomaticOutsideCompilation>());
+  return true;
+}();
 
 }  // namespace
 }  // namespace torus::tensorflow
