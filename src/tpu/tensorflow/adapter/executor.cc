@@ -31,12 +31,33 @@ using torus::tensorflow::TheTopology;
 
 TORUS_TFTPU SE_Platform* TpuPlatform_New() { return new SE_Platform; }
 TORUS_TFTPU void TpuPlatform_Free(SE_Platform* platform) { delete platform; }
-TORUS_TFTPU void TpuPlatform_Initialize(SE_Platform*, TF_Status*) {}
-TORUS_TFTPU bool TpuPlatform_Initialized(SE_Platform*) { return true; }
+#if TORUS_TENSORFLOW_MINOR < 18
+TORUS_TFTPU void TpuPlatform_Initialize(SE_Platform*, size_t, const char**, const char**,
+                                        TF_Status*) {}
 
+// Until then an executor was asked for by one of these, which has its core's number.
+struct SE_StreamExecutorConfig {
+  int ordinal = 0;
+};
+TORUS_TFTPU SE_StreamExecutorConfig* TpuStreamExecutorConfig_Default() {
+  return new SE_StreamExecutorConfig;
+}
+TORUS_TFTPU void TpuStreamExecutorConfig_SetOrdinal(SE_StreamExecutorConfig* config, int ordinal) {
+  config->ordinal = ordinal;
+}
+TORUS_TFTPU void TpuStreamExecutorConfig_Free(SE_StreamExecutorConfig* config) { delete config; }
+TORUS_TFTPU SE_StreamExecutor* TpuPlatform_GetExecutor(SE_Platform*,
+                                                       SE_StreamExecutorConfig* config,
+                                                       TF_Status*) {
+  return new SE_StreamExecutor{config->ordinal};
+}
+#else
+TORUS_TFTPU void TpuPlatform_Initialize(SE_Platform*, TF_Status*) {}
 TORUS_TFTPU SE_StreamExecutor* TpuPlatform_GetExecutor(SE_Platform*, int ordinal, TF_Status*) {
   return new SE_StreamExecutor{ordinal};
 }
+#endif
+TORUS_TFTPU bool TpuPlatform_Initialized(SE_Platform*) { return true; }
 
 TORUS_TFTPU SE_PlatformId TpuPlatform_Id(SE_Platform*) { return {&torus::tensorflow::platform_id}; }
 

@@ -79,8 +79,12 @@ TORUS_TFTPU int TpuTopology_AvailableCoresPerChip(TpuCoreTypeEnum type) {
 TORUS_TFTPU TpuVersionEnum TpuTopology_Version(TfTopology* topology) {
   if (topology->kind.starts_with("TPU v2")) return kTpuV2;
   if (topology->kind.starts_with("TPU v3")) return kTpuV3;
+#if TORUS_TENSORFLOW_MINOR < 18
+  return kTpuV4;  // the newest that TensorFlow knows
+#else
   if (topology->kind.starts_with("TPU v4")) return kTpuV4;
   return kTpuV5;  // the newest that TensorFlow knows
+#endif
 }
 
 TORUS_TFTPU void TpuCoreLocation_ChipCoordinates(SE_TpuTopology_Core* core, int* x, int* y,
