@@ -104,7 +104,6 @@ def test_every_way_to_name_the_tpu(vm, tpu):
 
 
 @soak
-@pytest.mark.xfail(strict=False, reason="clients that initialise in the same second may end the server (docs/tensorflow.md)")
 def test_two_clients_at_once(vm):
     program = FIND.format(tpu="'grpc://127.0.0.1:8470'") + """
 strategy = tf.distribute.TPUStrategy(resolver)

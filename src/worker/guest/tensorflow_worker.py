@@ -2,9 +2,10 @@
 
 It listens there from the VM's start, and runs TensorFlow's own server behind it: started for the
 first client, ended when the last has gone, with all that it may still compute for one that was
-killed, so that the TPU and its memory are free for others. A server that crashes takes its clients' connections with it; the next connection starts
-another. A client that comes to a server that cannot start is told why, as its first call's error:
-TensorFlow's clients would wait for ever at a closed port.
+killed, so that the TPU and its memory are free for others. A server that crashes takes its
+clients' connections with it; the next connection starts another. A client that comes to a server
+that cannot start is told why, as its first call's error: TensorFlow's clients would wait for ever at
+a closed port.
 
 Standard library only, but for the servers, which are processes of their own. Runs in the virtual
 environment that has tensorflow-tpu, as root; boot starts it again should it end.
