@@ -2,11 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/subprocess.h"
 
 namespace torus::worker {
@@ -275,10 +275,8 @@ void Agent::TakeAttributes(const GuestAttributes& attributes) {
     attributes_ = attributes;
     attributes_changed_ = true;
   }
-  const std::string text =
-      nlohmann::json(attributes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const Status status =
-      WriteFile(sandbox_.paths().disk() + "/guest_attributes.json", text, {.mode = 0600});
+  const Status status = WriteFile(sandbox_.paths().disk() + "/guest_attributes.json",
+                                  DumpJson(attributes), {.mode = 0600});
   if (!status.ok()) spdlog::warn("guest attributes are not kept: {}", status.ToString());
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/json.h"
 #include "worker/guest_files.h"
 #include "worker/network.h"
 #include "worker/tpu_api.h"
@@ -32,7 +33,7 @@ Node Lines(const std::vector<std::string>& values) {
 }
 
 // JSON in both forms.
-Node List(const Json& values) { return Node::Leaf(values.dump(), values); }
+Node List(const Json& values) { return Node::Leaf(DumpJson(values), values); }
 
 Node Hidden(Node node) {
   node.hidden = true;
@@ -192,10 +193,6 @@ std::string Decode(std::string_view text, bool plus_is_space) {
   return decoded;
 }
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 MetadataAnswer Directory(const Node& node, const MetadataRequest& request) {
   const auto alt = request.query.find("alt");
   const bool text = alt != request.query.end() && alt->second == "text";
@@ -204,7 +201,7 @@ MetadataAnswer Directory(const Node& node, const MetadataRequest& request) {
     ToText(node, "", answer.body);
   } else if (request.Flag("recursive")) {
     answer.content_type = "application/json";
-    answer.body = Dump(ToJson(node));
+    answer.body = DumpJson(ToJson(node));
   } else {
     for (const auto& [name, child] : node.children)
       if (name != kOutside) answer.body += name + (child.kind == Node::Kind::kLeaf ? "\n" : "/\n");
@@ -293,7 +290,7 @@ MetadataAnswer Answer(const MetadataNode& tree, const MetadataRequest& request) 
   }
   const auto alt = request.query.find("alt");
   if (alt != request.query.end() && alt->second == "json")
-    return {.content_type = "application/json", .body = Dump(ToJson(*node))};
+    return {.content_type = "application/json", .body = DumpJson(ToJson(*node))};
   const bool is_json = node->json.is_object();
   return {.content_type = is_json ? "application/json" : "application/text", .body = node->text};
 }

@@ -72,6 +72,10 @@ TEST_F(MetadataTreeTest, TheTpusApiKnowsTheVmsOwnNode) {
   EXPECT_EQ(other.status, 404);
   EXPECT_THAT(other.body, HasSubstr("'projects/p/locations/us-central1-a/nodes/my-first-tpu'"));
   EXPECT_EQ(get("/v1/").status, 404);
+  // Whatever the bytes of a name are: the answer is JSON.
+  const auto garbage = get("/v1/\xff%c3%00%ed%a0%80");
+  EXPECT_EQ(garbage.status, 404);
+  EXPECT_TRUE(nlohmann::json::accept(garbage.body)) << garbage.body;
   EXPECT_EQ(get("/discovery").status, 404);
   EXPECT_THAT(Get("?recursive=true").body, Not(HasSubstr("discovery")));
 }

@@ -23,6 +23,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/subprocess.h"
 #include "worker/cgroups.h"
 #include "worker/disk.h"
@@ -256,7 +257,7 @@ Status Sandbox::Create(const VmSpec& vm) {
   const auto boot_id = BootId();
   Status status = boot_id ? WriteFile(paths_.run() + "/boot_id", *boot_id) : boot_id.error();
   if (status.ok()) status = MakeFolders(paths_.bundle(), 0700);
-  if (status.ok()) status = WriteFile(paths_.bundle() + "/config.json", config.dump(1));
+  if (status.ok()) status = WriteFile(paths_.bundle() + "/config.json", DumpJson(config, 1));
   FaultPoint("worker.config");
   if (status.ok())
     status = Runc({"create", "--bundle", paths_.bundle(), "--pid-file", paths_.run() + "/init.pid",
@@ -293,7 +294,7 @@ Status Sandbox::Boot(const VmSpec& vm, const std::function<Status(int64_t pid)>&
   FaultPoint("worker.start");
   TORUS_ASSIGN_OR_RETURN(const std::string boot_id, BootId());
   const Json file = {{"pid", init->pid}, {"start_ticks", init->start_ticks}, {"boot_id", boot_id}};
-  return WriteFile(paths_.sandbox_file(), file.dump(), {.mode = 0600});
+  return WriteFile(paths_.sandbox_file(), DumpJson(file), {.mode = 0600});
 }
 
 Status Sandbox::Start(const VmSpec& vm, const Accounts& accounts,

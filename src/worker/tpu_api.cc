@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/json.h"
+
 namespace torus::worker {
 namespace {
 
@@ -9,7 +11,7 @@ using Json = nlohmann::json;
 
 constexpr int kWorkerPort = 8470;  // where upstream's TPU workers listen
 
-MetadataNode Leaf(const Json& json) { return MetadataNode::Leaf(json.dump(), json); }
+MetadataNode Leaf(const Json& json) { return MetadataNode::Leaf(DumpJson(json), json); }
 
 // The one method, and the one field of it that clients look at before they call: what it returns.
 Json Discovery() {
@@ -86,7 +88,7 @@ MetadataAnswer NoSuchNode(const MetadataNode& api, std::string_view path) {
                               "be looked up, '{}': name that as the TPU.",
                               path, own.substr(1))}};
   return {
-      .status = 404, .content_type = "application/json", .body = Json({{"error", error}}).dump()};
+      .status = 404, .content_type = "application/json", .body = DumpJson({{"error", error}})};
 }
 
 }  // namespace torus::worker

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/json.h"
 #include "service/gateway/discovery_names.h"
 
 namespace torus::gateway {
@@ -118,7 +119,7 @@ Status ParseJson(std::string_view text, std::string_view path, Message* message)
   if (std::ranges::all_of(text, [](unsigned char c) { return std::isspace(c) != 0; })) return {};
   TORUS_ASSIGN_OR_RETURN(Json json, ReadJson(text));
   TORUS_RETURN_IF_ERROR(CheckNames(*message->GetDescriptor(), path, json));
-  const auto status = google::protobuf::util::JsonStringToMessage(json.dump(), message);
+  const auto status = google::protobuf::util::JsonStringToMessage(DumpJson(json), message);
   if (status.ok()) return {};
   return InvalidArgument("Invalid JSON payload received. Invalid value{}: {}", At(path),
                          Reason(std::string(status.message())));
@@ -159,8 +160,7 @@ Status SetField(std::string_view field_path, std::string_view value, Message* me
   Json object;
   object[field->json_name()] = field->is_repeated() ? Json::array({scalar}) : scalar;
   std::unique_ptr<Message> one(message->New());
-  const auto status = google::protobuf::util::JsonStringToMessage(
-      object.dump(-1, ' ', false, Json::error_handler_t::replace), one.get());
+  const auto status = google::protobuf::util::JsonStringToMessage(DumpJson(object), one.get());
   if (!status.ok())
     return InvalidArgument("Invalid value at '{}' ({}), \"{}\"", field->name(), field->type_name(),
                            value);
@@ -174,7 +174,7 @@ std::string ErrorJson(const Status& status) {
                        {"message", status.message()},
                        {"status", CodeName(status.code())}}}};
   // A message may quote what a client sent, whatever its bytes.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return DumpJson(json, 2) + "\n";
 }
 
 int HttpStatus(Code code) {

@@ -8,8 +8,8 @@
 #include <google/protobuf/util/time_util.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "google/longrunning/operations.pb.h"
 
 namespace torus::gateway {
@@ -211,7 +211,7 @@ class Printer {
 
   void PrintString(std::string_view text) {
     if (!IsPlain(text)) {
-      text_ += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      text_ += DumpJson(text);
       return;
     }
     text_ += '"';
