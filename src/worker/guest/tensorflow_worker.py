@@ -27,9 +27,18 @@ CHUNK = 1 << 18
 # Each says its own address on a line, then serves.
 SERVERS = {
     "tensorflow": """
+import grpc
 import tensorflow as tf
+from tensorflow.core.protobuf import tensorflow_server_pb2 as protos
 server = tf.distribute.Server({"worker": ["127.0.0.1:0"]}, job_name="worker", task_index=0)
-print("address", server.target.removeprefix("grpc://"), flush=True)
+address = server.target.removeprefix("grpc://")
+# The first context in a server lends its collective executor to all that come later, and frees it
+# when it goes, or when another came in the same moment: they crash. So the first is one that stays.
+# CreateContextRequest by hand, for the wheels lack its class: server_def (1), context_id (7).
+definition = protos.ServerDef(job_name="worker", protocol="grpc").SerializeToString()
+create = grpc.insecure_channel(address).unary_unary("/tensorflow.eager.EagerService/CreateContext")
+create(bytes([1 << 3 | 2, len(definition)]) + definition + bytes([7 << 3 | 1]) + b"\1" * 8, timeout=60)
+print("address", address, flush=True)
 server.join()
 """,
     # Answers every call with what it is given.
