@@ -16,9 +16,18 @@ import pytest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "src/worker/guest/tensorflow_worker.py"
 
-# tf.distribute.Server as far as the worker knows it: echoes, each connection after its pid.
+# TensorFlow as far as the worker knows it. Its server echoes, each connection after its pid, which is
+# no gRPC: so gRPC's client, which makes the context that stays, has a stand-in, too.
 TENSORFLOW = """
-import os, socket, threading
+import os, socket, sys, threading
+from unittest import mock
+import grpc
+sys.modules.update({"tensorflow.core": mock.Mock(), "tensorflow.core.protobuf": mock.Mock()})
+sys.modules["tensorflow.core.protobuf"].tensorflow_server_pb2.ServerDef().SerializeToString.return_value = b"def"
+def create(request, timeout):
+    assert request == bytes([10, 3]) + b"def" + bytes([57]) + bytes(8 * [1]), request
+grpc.insecure_channel = mock.Mock()
+grpc.insecure_channel().unary_unary.return_value = create
 class distribute:
     class Server:
         def __init__(self, cluster, job_name, task_index):
