@@ -42,8 +42,8 @@ EMPTY_BARS = {"in process": 300e-6, "through the worker": 2e-3}
 def batches(count):
     import numpy as np
     random_numbers = np.random.default_rng(0)
-    x = random_numbers.random((count * BATCH, 28, 28, 1), np.float32)
-    return x, random_numbers.integers(0, 10, len(x)).astype("int32")
+    x = random_numbers.random((count, BATCH, 28, 28, 1), np.float32)
+    return x, random_numbers.integers(0, 10, (count, BATCH)).astype("int32")
 
 
 # ---- In a worker of TensorFlow's
@@ -65,8 +65,7 @@ def fitting(name, strategy, steps_per_execution, **options):
         model.compile(optimizer="adam", steps_per_execution=steps_per_execution,
                       loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), **options)
     steps = STEPS[name]
-    data = tf.data.Dataset.from_tensor_slices(batches(steps)).batch(BATCH, drop_remainder=True).repeat()
-    data = data.prefetch(tf.data.AUTOTUNE)
+    data = tf.data.Dataset.from_tensor_slices(batches(steps)).repeat().prefetch(tf.data.AUTOTUNE)
 
     def block():
         begin = time.perf_counter()
@@ -158,7 +157,7 @@ def jax_training(name):
         return jax.tree.map(jnp.zeros_like, weights)
     state, steps = [(weights, zeros(), zeros(), jnp.ones(()))], STEPS[name]
     train = jax.jit(step, donate_argnums=(0, 1, 2, 3))
-    x, y = (a.reshape(steps, BATCH, *a.shape[1:]) for a in batches(steps))
+    x, y = batches(steps)
 
     def block():
         begin = time.perf_counter()
