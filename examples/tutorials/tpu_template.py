@@ -10,10 +10,11 @@ try:
     tf.config.experimental_connect_to_cluster(resolver)
     tf.tpu.experimental.initialize_tpu_system(resolver)
     strategy = tf.distribute.TPUStrategy(resolver)
-    print("Running on TPU", resolver.master())
+    print("Running on TPU", resolver.master(), *tf.config.list_logical_devices("TPU"), sep="\n  ")
 except Exception as error:
     print("Not on a TPU:", error)
     strategy = tf.distribute.get_strategy()
+print("Using strategy:", "TPUStrategy" if isinstance(strategy, tf.distribute.TPUStrategy) else "the default")
 print("Number of replicas:", strategy.num_replicas_in_sync)
 
 (x_train, y_train), (x_test, y_test) = tf.keras.datasets.mnist.load_data()

@@ -34,6 +34,11 @@ def holder(python, environment, node):
     process.wait()
 
 
+def test_a_log_line_names_the_slice(run):
+    said = run(INITIALIZE + "tf.tpu.experimental.initialize_tpu_system(resolver)", TF_CPP_MIN_LOG_LEVEL=None)
+    assert "TPU system initialized: TPU v2-8\n" in said, said
+
+
 def test_a_second_process_is_told_who_has_it(run, node, holder):
     said = run(TRY, TORUS_SLICE=node)
     assert "initialized" not in said and "lives on" in said

@@ -85,6 +85,8 @@ def vm(local, request, tmp_path_factory):
 def test_a_tutorial_trains_on_the_tpu(vm, tutorial):
     said = vm.says(f"python3 {tutorial}")
     assert "Running on TPU" in said and "Number of replicas: 8" in said, said[:3000]
+    if tutorial == "tpu_template.py":
+        assert "device:TPU:7" in said and "Using strategy: TPUStrategy" in said, said[:3000]
     assert float(re.search(r"^val_accuracy: ([\d.]+)", said, re.MULTILINE)[1]) > 0.85, said[-3000:]
 
 

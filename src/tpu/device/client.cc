@@ -388,7 +388,8 @@ Device::Device(Client* client, PJRT_Device* handle, const DeviceIdentity* identi
       attributes{pjrt::NamedInts("coords", identity->coords.data(), identity->coords.size()),
                  pjrt::NamedInt("core_on_chip", identity->core_on_chip),
                  pjrt::NamedInt("num_cores", slice.cores_per_device()),
-                 pjrt::NamedInt("slice_index", 0)},
+                 pjrt::NamedInt("slice_index", 0),
+                 pjrt::NamedString("accelerator_type", slice.accelerator_type())},
       counters(counters),
       hbm(slice.generation().usable_hbm_bytes, identity->hbm_name, counters) {}
 

@@ -75,12 +75,14 @@ void ExpectV4Attributes(const PJRT_NamedValue* values, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     by_name[std::string(values[i].name, values[i].name_size)] = &values[i];
   }
-  ASSERT_EQ(by_name.size(), 4u);
+  ASSERT_EQ(by_name.size(), 5u);
   EXPECT_EQ(by_name["coords"]->value_size, 3u);
   EXPECT_EQ(by_name["coords"]->int64_array_value[0], 1);
   EXPECT_EQ(by_name["core_on_chip"]->int64_value, 0);
   EXPECT_EQ(by_name["num_cores"]->int64_value, 2);
   EXPECT_EQ(by_name["slice_index"]->int64_value, 0);
+  const auto* type = by_name["accelerator_type"];
+  EXPECT_EQ(std::string_view(type->string_value, type->value_size), "v4-8");
 }
 
 TEST_F(SoftwareTpu, GivesAttributesByTheOldDoorAndTheNew) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "tensorflow/core/platform/logging.h"
 #include "tensorflow/core/protobuf/tpu/topology.pb.h"
 #include "tpu/pjrt/args.h"
 #include "tpu/tensorflow/adapter/handles.h"
@@ -69,6 +70,7 @@ TORUS_TFTPU void ConfigureDistributedTpuOp_DoWork(ConfigureDistributedTpuOp_DoWo
                torus::Unimplemented("a slice of {} hosts in TensorFlow: Torus runs one host's",
                                     params->num_cores_per_host_size));
   if (auto status = runtime::TakeChips(); !status.ok()) return Set(params->status, status);
+  LOG(INFO) << "TPU system initialized: TPU " << TheTopology()->accelerator_type;
   runtime::Give(runtime::kHostConfig, params->host_config_output, params->host_config_output_size);
 }
 

@@ -39,7 +39,7 @@ struct PJRT_Event {
 struct PJRT_DeviceDescription {
   int id = 0;
   std::array<int64_t, 3> coords = {};
-  std::array<PJRT_NamedValue, 2> attributes = {};
+  std::array<PJRT_NamedValue, 3> attributes = {};
 };
 struct PJRT_Device {
   PJRT_DeviceDescription* description;
@@ -94,7 +94,7 @@ struct World {
       description.coords = {id / 2 % 4, id / 8, 0};
       description.attributes = {
           pjrt::NamedInts("coords", description.coords.data(), description.coords.size()),
-          pjrt::NamedInt("core_on_chip", id % 2)};
+          pjrt::NamedInt("core_on_chip", id % 2), pjrt::NamedString("accelerator_type", "v2-16")};
       description_list.insert(description_list.begin(), &description);
     }
     for (int core = 0; core < kCores; ++core) {

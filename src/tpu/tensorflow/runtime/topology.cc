@@ -11,7 +11,8 @@ namespace {
 
 using pjrt::MakeArgs;
 
-Result<Core> CoreOf(PJRT_DeviceDescription* description) {
+// The core that is described; what all share goes to `topology`.
+Result<Core> CoreOf(PJRT_DeviceDescription* description, Topology& topology) {
   auto id = MakeArgs<PJRT_DeviceDescription_Id_Args>();
   auto attributes = MakeArgs<PJRT_DeviceDescription_Attributes_Args>();
   id.device_description = attributes.device_description = description;
@@ -27,6 +28,8 @@ Result<Core> CoreOf(PJRT_DeviceDescription* description) {
                   core.chip.begin());
     else if (name == "core_on_chip")
       core.index = static_cast<int>(attribute.int64_value);
+    else if (name == "accelerator_type")
+      topology.accelerator_type.assign(attribute.string_value, attribute.value_size);
   }
   return core;
 }
@@ -40,7 +43,7 @@ Result<Topology> Read() {
       Take(Tpu::api(), Tpu::api()->PJRT_TopologyDescription_GetDeviceDescriptions(&list)));
   Topology topology;
   for (size_t i = 0; i < list.num_descriptions; ++i) {
-    TORUS_ASSIGN_OR_RETURN(const auto core, CoreOf(list.descriptions[i]));
+    TORUS_ASSIGN_OR_RETURN(const auto core, CoreOf(list.descriptions[i], topology));
     for (size_t axis = 0; axis < core.chip.size(); ++axis)
       topology.bounds[axis] = std::max(topology.bounds[axis], core.chip[axis] + 1);
     topology.cores_per_chip = std::max(topology.cores_per_chip, core.index + 1);

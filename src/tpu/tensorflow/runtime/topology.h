@@ -23,6 +23,7 @@ struct Topology {
   std::array<int, 3> bounds = {};  // chips along x, y, z
   int cores_per_chip = 1;          // as devices: a megacore is one
   std::string kind;                // such as "TPU v2"
+  std::string accelerator_type;    // such as "v2-8"
   std::string why;                 // where there is no core: what was missing
 
   int chips() const { return static_cast<int>(cores.size()) / cores_per_chip; }

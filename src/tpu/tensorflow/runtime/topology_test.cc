@@ -21,6 +21,7 @@ TEST_F(TopologyTest, HasTheCoresOfTheWholeSliceByTheirIds) {
   EXPECT_EQ(topology.cores_per_chip, 2);
   EXPECT_EQ(topology.chips(), 8);
   EXPECT_EQ(topology.kind, "TPU v2");
+  EXPECT_EQ(topology.accelerator_type, "v2-16");
 }
 
 TEST_F(TopologyTest, FindsACoreByItsPlace) {
