@@ -8,7 +8,7 @@
 apt_install g++ cmake ninja-build ccache pkg-config ca-certificates \
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev \
   libboost1.81-dev libssl-dev libsqlite3-dev libspdlog-dev libfmt-dev libcli11-dev \
-  nlohmann-json3-dev libtomlplusplus-dev libyaml-cpp-dev libprotozero-dev \
+  nlohmann-json3-dev libtomlplusplus-dev libyaml-cpp-dev libprotozero-dev libre2-dev \
   libgtest-dev libgmock-dev libbenchmark-dev \
   python3 python3-pip python3-venv unzip \
   mmdebstrap arch-test runc nftables iproute2 openssh-client e2fsprogs procps

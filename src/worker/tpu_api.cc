@@ -87,8 +87,7 @@ MetadataAnswer NoSuchNode(const MetadataNode& api, std::string_view path) {
       {"message", fmt::format("Resource '{}' was not found. Inside a TPU VM only its own node can "
                               "be looked up, '{}': name that as the TPU.",
                               path, own.substr(1))}};
-  return {
-      .status = 404, .content_type = "application/json", .body = DumpJson({{"error", error}})};
+  return {.status = 404, .content_type = "application/json", .body = DumpJson({{"error", error}})};
 }
 
 }  // namespace torus::worker

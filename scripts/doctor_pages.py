@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Writes docs/doctor/, a page a finding, from src/doctor/knowledge.toml and what `torus doctor` says of each
+example there. With --check it only says whether they are as they should be (a test does). TORUS names the
+binary (default: build/release/torus)."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = ROOT / "docs/doctor"
+TORUS = os.environ.get("TORUS", ROOT / "build/release/torus")
+INDEX = """# What `torus doctor` finds
+```sh
+torus doctor --log train.log       # any log: TensorFlow, JAX, PyTorch, gcloud; also from a real Cloud TPU
+torus doctor -- python3 train.py   # runs it, and says at its end what went wrong
+```
+An error keeps the TPU from being used or the program from going on; a warning costs time, memory or results. Each finding has an id that stays. These pages are written from `src/doctor/knowledge.toml` by `scripts/doctor_pages.py`.
+
+| id | name | severity | cause |
+|-|-|-|-|
+"""
+
+
+def code(text, language=""):
+    return f"```{language}\n{text.strip()}\n```\n"
+
+
+def diagnose(finding):
+    """What the doctor says of the finding's example."""
+    log = (finding["example"].strip() + "\n") * finding.get("times", 1)
+    done = subprocess.run([TORUS, "doctor", "--log", "-", "--format=json"], input=log, text=True, capture_output=True)
+    found = json.loads(done.stdout)["findings"]
+    return next(each for each in found if each["id"] == finding["id"])
+
+
+def page(finding):
+    said = diagnose(finding)
+    cure = said["cure"]
+    return "\n".join([
+        f"# {finding['id']}: {finding['name']}",
+        f"{said['cause']}\n",
+        f"Severity: {said['severity']}. Confidence: {said['confidence']}.\n",
+        "## Example", code(finding["example"]),
+        "## Why", finding["more"] + "\n",
+        "## Cure", code(cure) if "\n" in cure else cure + "\n",
+        "## How to check", said["check"] + "."]) + "\n"
+
+
+def pages():
+    findings = tomllib.loads((ROOT / "src/doctor/knowledge.toml").read_text())["finding"]
+    rows = "".join(f"| [{f['id']}]({f['id']}.md) | {f['name']} | {f.get('severity', 'error')} | "
+                   f"{diagnose(f)['cause']} |\n" for f in findings)
+    return {"README.md": INDEX + rows} | {f"{f['id']}.md": page(f) for f in findings}
+
+
+def main():
+    wanted = pages()
+    if "--check" not in sys.argv:
+        PAGES.mkdir(exist_ok=True)
+        for old in PAGES.glob("TD*.md"):
+            old.unlink()
+        for name, text in wanted.items():
+            (PAGES / name).write_text(text)
+        return 0
+    found = {path.name: path.read_text() for path in PAGES.glob("*.md") if path.name != "accuracy.md"}
+    wrong = sorted(name for name in wanted | found if wanted.get(name) != found.get(name))
+    if wrong:
+        print(f"error: docs/doctor/{wrong[0]} is not what scripts/doctor_pages.py writes; run it")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

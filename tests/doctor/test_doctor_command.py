@@ -1,0 +1,133 @@
+"""The real `torus doctor`: logs of any kind, programs it runs, and what users can get wrong.
+
+What each finding says of which logs is in the YAML files beside this one (src/doctor/cases_test.cc).
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TORUS = os.environ.get("TORUS", str(ROOT / "build/release/torus"))
+BATCH = "ValueError: The `global_batch_size` 100 is not divisible by `num_replicas_in_sync` 8"
+
+
+def doctor(*arguments, log="", rc=None):
+    data = log if isinstance(log, bytes) else log.encode()
+    done = subprocess.run([TORUS, "doctor", *arguments], input=data, capture_output=True, timeout=120)
+    if rc is not None:
+        assert done.returncode == rc, done
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def found(log):
+    rc, out, err = doctor("--log", "-", "--format=json", log=log)
+    ids = [finding["id"] for finding in json.loads(out)["findings"]]
+    assert rc == (3 if ids else 0) and err == ""
+    return ids
+
+
+def test_a_log_names_the_fault_the_line_and_the_cure(tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text(f"Epoch 1/5\n{BATCH}\n")
+    _, out, _ = doctor("--log", str(log), rc=3)
+    assert out.splitlines()[0] == "error: A batch of 100 cannot be shared by 8 replicas."
+    assert f"{log}:2: {BATCH}" in out and "Make the global batch 96 or 104" in out and "docs/doctor/TD024.md" in out
+    assert "\x1b" not in out
+
+
+def test_a_healthy_log_is_quiet():
+    assert doctor("--log", "-", log="Epoch 1/5\nloss: 0.3\n", rc=0)[1] == "Nothing is known to be wrong in 2 lines.\n"
+
+
+def test_several_logs_are_read_together(tmp_path):
+    for name, text in (("a", "fine\n"), ("b", "x\n" + BATCH)):
+        (tmp_path / name).write_text(text)
+    out = doctor("--log", str(tmp_path / "a"), "--log", str(tmp_path / "b"), "--format=json", rc=3)[1]
+    evidence = json.loads(out)["findings"][0]["evidence"][0]
+    assert evidence == {"source": str(tmp_path / "b"), "line": 2, "text": BATCH, "times": 1}
+
+
+@pytest.mark.parametrize("encode", [
+    lambda text: text.encode("utf-16"), lambda text: text.encode("utf-16-be").join([b"\xfe\xff", b""]),
+    lambda text: text.replace("\n", "\r\n").encode(), lambda text: f"\x1b[31m{text}\x1b[0m".encode(),
+    lambda text: text.encode().rstrip(b"\n"),  # cut off
+    lambda text: bytes(range(256)) * 64 + b"\n" + text.encode()])
+def test_bytes_of_every_kind_are_read(encode):
+    assert found(encode(f"some line\n{BATCH}\n")) == ["TD024"]
+
+
+def test_garbage_is_no_finding():
+    assert found(os.urandom(1 << 20)) == []
+
+
+def test_a_huge_log_takes_no_more_memory():
+    """As long as TORUS_SOAK=1 says a gigabyte; a sixteenth of it otherwise."""
+    pieces = 1024 if os.environ.get("TORUS_SOAK") else 64
+    piece = (b"2026-12-01 12:00:00.0: I step 12: loss 0.25 infeed wait 2% " + b"x" * 60 + b"\n") * 8192
+    reader = subprocess.Popen([TORUS, "doctor", "--log", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    peaks = []
+    for i in range(pieces):
+        reader.stdin.write(piece)
+        if i in (8, pieces - 1):
+            status = pathlib.Path(f"/proc/{reader.pid}/status").read_text()
+            peaks.append(int(status.split("VmHWM:")[1].split()[0]))
+    out = reader.communicate(BATCH.encode())[0].decode()
+    assert f"standard input:{8192 * pieces + 1}: ValueError" in out
+    assert peaks[1] - peaks[0] < 4096 and peaks[1] < 128 << 10, peaks  # KiB
+
+
+def test_a_line_without_an_end_is_read_in_constant_memory():
+    reader = subprocess.Popen([TORUS, "doctor", "--log", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for _ in range(64):
+        reader.stdin.write(b"x" * (1 << 20))
+    peak = int(pathlib.Path(f"/proc/{reader.pid}/status").read_text().split("VmHWM:")[1].split()[0])
+    reader.communicate()
+    assert peak < 128 << 10 and reader.returncode == 0
+
+
+def test_a_program_is_watched_and_its_output_and_status_are_its_own():
+    program = f"import sys; print('out'); print({BATCH!r}, file=sys.stderr); sys.exit(7)"
+    rc, out, err = doctor("--", sys.executable, "-c", program)
+    assert rc == 7 and out == "out\n"
+    assert err.startswith(BATCH + "\n") and "Make the global batch 96 or 104" in err and "stderr:1:" in err
+
+
+def test_a_program_that_ends_well_with_a_fault_in_its_output():
+    assert doctor("--", "sh", "-c", f'echo "{BATCH.replace("`", "")}"')[0] == 3
+    assert doctor("--", "true")[0] == 0
+
+
+def test_a_program_that_reads_gets_what_is_typed():
+    assert doctor("--", "cat", log="typed\n")[1] == "typed\n"
+
+
+def test_an_interrupt_is_the_programs_and_the_diagnosis_comes_after():
+    command = [TORUS, "doctor", "--", "sh", "-c", f"echo '{BATCH}'; exec sleep 60"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    assert process.stdout.readline().strip() == BATCH
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGINT and "96 or 104" in err
+
+
+@pytest.mark.parametrize("arguments, said", [
+    ((), "--log"), (("--log", "/nowhere/a.log"), "cannot open the log /nowhere/a.log: No such file"),
+    (("--log", "/"), "cannot read /: Is a directory"), (("--log", "-", "--format=yaml"), "text or json"),
+    (("--", "no-such-program"), "no-such-program: there is no such program")])
+def test_mistakes(arguments, said):
+    rc, _, err = doctor(*arguments)
+    assert rc in (1, 2) and said in err, err
+
+
+def test_the_pages_are_what_the_doctor_says():
+    done = subprocess.run([sys.executable, ROOT / "scripts/doctor_pages.py", "--check"], text=True,
+                          capture_output=True, env=os.environ | {"TORUS": TORUS})
+    assert done.returncode == 0, done.stdout + done.stderr
