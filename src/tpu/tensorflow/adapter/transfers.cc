@@ -239,8 +239,8 @@ TORUS_TFTPU void TpuTransferManager_TransferLiteralFromDevice(
       [callback, context, ended = stream->stream->Begin()](torus::Status status) {
         runtime::CallBack([callback, context, ended, status] {
           callback(context, new TF_Status{status});  // which it frees
-          ended(
-              torus::Status());  // who was told of an error was this reader, not the stream's next
+          // Who was told of an error was this reader, not the stream's next.
+          ended(torus::Status());
         });
       });
 }
