@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -14,6 +15,7 @@ PAGES = ROOT / "docs/doctor"
 TORUS = os.environ.get("TORUS", ROOT / "build/release/torus")
 INDEX = """# What `torus doctor` finds
 ```sh
+torus doctor                       # this machine and its Python, before anything runs
 torus doctor --log train.log       # any log: TensorFlow, JAX, PyTorch, gcloud; also from a real Cloud TPU
 torus doctor -- python3 train.py   # runs it, and says at its end what went wrong
 ```
@@ -30,8 +32,14 @@ def code(text, language=""):
 
 def diagnose(finding):
     """What the doctor says of the finding's example."""
-    log = (finding["example"].strip() + "\n") * finding.get("times", 1)
-    done = subprocess.run([TORUS, "doctor", "--log", "-", "--format=json"], input=log, text=True, capture_output=True)
+    lines = finding["example"].strip().splitlines()
+    facts = "".join(line.removeprefix("fact: ") + "\n" for line in lines if line.startswith("fact: "))
+    log = "".join(line + "\n" for line in lines if not line.startswith("fact: ")) * finding.get("times", 1)
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(facts)
+        file.flush()
+        done = subprocess.run([TORUS, "doctor", "--facts", file.name, "--log", "-", "--format=json"], input=log,
+                              text=True, capture_output=True)
     found = json.loads(done.stdout)["findings"]
     return next(each for each in found if each["id"] == finding["id"])
 
@@ -43,7 +51,7 @@ def page(finding):
         f"# {finding['id']}: {finding['name']}",
         f"{said['cause']}\n",
         f"Severity: {said['severity']}. Confidence: {said['confidence']}.\n",
-        "## Example", code(finding["example"]),
+        "## Example", code(finding["example"].replace("fact: ", "")),
         "## Why", finding["more"] + "\n",
         "## Cure", code(cure) if "\n" in cure else cure + "\n",
         "## How to check", said["check"] + "."]) + "\n"

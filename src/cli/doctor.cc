@@ -1,5 +1,6 @@
-// torus doctor: says why a TPU run fails, from its log or by watching it.
+// torus doctor: says why a TPU run fails, from its log, by watching it, or before it begins.
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -12,15 +13,23 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <sstream>
 
 #include "base/fd.h"
+#include "base/file.h"
+#include "base/subprocess.h"
 #include "cli/commands.h"
 #include "doctor/diagnosis.h"
+#include "doctor/facts.h"
 #include "doctor/log_text.h"
 #include "doctor/report.h"
 
 namespace torus::cli {
 namespace {
+
+constexpr char kFactsScript[] =
+#include "doctor_facts.inc"
+    ;
 
 constexpr int kExitFindings = 3;  // something was found, an error or a warning
 
@@ -28,7 +37,48 @@ struct DoctorFlags {
   CommonFlags common;
   std::vector<std::string> logs;     // "-" is standard input
   std::vector<std::string> command;  // to be run
+  std::string python;                // whose packages are looked at
+  std::string facts;                 // a file of them, of another machine
+  bool show_facts = false;
 };
+
+using Facts = std::vector<std::string>;
+
+Facts LinesOf(const std::string& text) {
+  Facts facts;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (!line.empty()) facts.push_back(line);
+  return facts;
+}
+
+// The Python that a program here would get.
+std::string PythonOf(const DoctorFlags& flags) {
+  if (!flags.python.empty()) return flags.python;
+  if (!flags.command.empty()) {
+    const auto& program = flags.command[0];
+    if (program.substr(program.rfind('/') + 1).starts_with("python")) return program;
+  }
+  return "python3";
+}
+
+Result<Facts> FactsOf(const DoctorFlags& flags) {
+  if (!flags.facts.empty()) {
+    TORUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.facts));
+    return LinesOf(text);
+  }
+  const auto python = PythonOf(flags);
+  const auto said = RunChecked({python, "-c", kFactsScript});
+  if (said) return LinesOf(*said);
+  if (said.error().code() != Code::kNotFound) return std::unexpected(said.error());
+  return NotFound("{} is not here; --python=PATH names the Python whose packages to look at",
+                  python);
+}
+
+void AddFacts(doctor::Diagnosis& diagnosis, const Facts& facts) {
+  for (const auto& fact : facts) diagnosis.AddFact("here", fact);
+  for (const auto& fact : doctor::Conclusions(facts)) diagnosis.AddFact("here", fact);
+}
 
 // Feeds what is read from a descriptor to the diagnosis, as one source.
 class Source {
@@ -140,8 +190,19 @@ bool IsSerious(const std::vector<doctor::Finding>& findings) {
       findings, [](const auto& finding) { return finding.severity != doctor::Severity::kAdvice; });
 }
 
+std::string Healthy(int64_t lines, size_t facts) {
+  if (lines > 0) return fmt::format("Nothing is known to be wrong in {} lines.", lines);
+  if (facts == 0) {
+    return "Neither a TPU nor a framework is here; --python=PATH names another Python, --log=FILE "
+           "a "
+           "log.";
+  }
+  return fmt::format("Nothing is known to be wrong in {} facts; --show-facts prints them.", facts);
+}
+
 // After a command the diagnosis is no part of its output.
-Result<int> Say(const DoctorFlags& flags, const doctor::Diagnosis& diagnosis, int ended) {
+Result<int> Say(const DoctorFlags& flags, const doctor::Diagnosis& diagnosis, size_t facts,
+                int ended) {
   const auto findings = diagnosis.Findings();
   const bool ran = !flags.command.empty();
   std::ostream& out = ran ? std::cerr : std::cout;
@@ -150,9 +211,8 @@ Result<int> Say(const DoctorFlags& flags, const doctor::Diagnosis& diagnosis, in
   } else {
     const bool colour =
         isatty(ran ? STDERR_FILENO : STDOUT_FILENO) != 0 && !std::getenv("NO_COLOR");
-    const auto healthy =
-        fmt::format("Nothing is known to be wrong in {} lines.", diagnosis.lines());
-    out << (ran ? "\n" : "") << doctor::ToText(findings, healthy, colour) << std::flush;
+    out << (ran ? "\n" : "") << doctor::ToText(findings, Healthy(diagnosis.lines(), facts), colour)
+        << std::flush;
   }
   if (ended != 0) return ended;
   return IsSerious(findings) ? kExitFindings : kExitOk;
@@ -160,12 +220,22 @@ Result<int> Say(const DoctorFlags& flags, const doctor::Diagnosis& diagnosis, in
 
 Result<int> Run(const DoctorFlags& flags) {
   doctor::Diagnosis diagnosis;
+  Facts facts;
+  // A log alone may be of another machine.
+  if (flags.logs.empty() || !flags.facts.empty()) {
+    TORUS_ASSIGN_OR_RETURN(facts, FactsOf(flags));
+  }
+  if (flags.show_facts) {
+    std::cout << fmt::format("{}", fmt::join(facts, "\n")) << std::endl;
+    return kExitOk;
+  }
+  AddFacts(diagnosis, facts);
   for (const auto& log : flags.logs) TORUS_RETURN_IF_ERROR(ReadLog(diagnosis, log));
   int ended = 0;
   if (!flags.command.empty()) {
     TORUS_ASSIGN_OR_RETURN(ended, RunAndWatch(diagnosis, flags.command));
   }
-  return Say(flags, diagnosis, ended);
+  return Say(flags, diagnosis, facts.size(), ended);
 }
 
 }  // namespace
@@ -173,7 +243,9 @@ Result<int> Run(const DoctorFlags& flags) {
 void AddDoctor(CLI::App& parent, Invocation& invocation) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* command = AddCommand(
-      parent, "doctor", "Say why a TPU run fails, and the cure: from its log, or watching it",
+      parent, "doctor",
+      "Say why a TPU run fails, and the cure: before it, from its log, or watching it",
+      "  torus doctor                     # this machine and its Python, before anything runs\n"
       "  torus doctor --log train.log\n"
       "  gcloud compute tpus tpu-vm ssh my-first-tpu --command='python3 train.py' 2>&1 |\n"
       "    torus doctor --log -\n"
@@ -184,13 +256,20 @@ void AddDoctor(CLI::App& parent, Invocation& invocation) {
   command->add_option("--log", flags->logs, "A log to read; - is standard input. May be repeated")
       ->type_name("FILE")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--python", flags->python,
+                   "The Python whose packages are looked at [the command's own, or python3]")
+      ->type_name("PATH");
+  command->add_flag("--show-facts", flags->show_facts,
+                    "Print what is seen of this machine and its Python, a fact a line");
+  command
+      ->add_option("--facts", flags->facts, "Facts of another machine, as --show-facts prints them")
+      ->type_name("FILE");
   AddCommonFlags(*command, flags->common, ZoneFlag::kNone);
   command->callback([flags, &invocation] {
     flags->common.Resolve(invocation, ZoneFlag::kNone);
     invocation.takes_after_dashes = true;
     flags->command = invocation.after_dashes;
-    if (flags->logs.empty() && flags->command.empty())
-      throw CLI::RequiredError("--log=FILE, or a command after --");
     if (!flags->common.format.empty() && flags->common.format != "json")
       throw CLI::ValidationError("--format", "torus doctor prints text or json");
     invocation.run = [flags] { return Run(*flags); };

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "doctor/diagnosis.h"
+#include "doctor/facts.h"
 #include "doctor/log_text.h"
 
 namespace torus::doctor {
@@ -15,11 +16,21 @@ constexpr size_t kLeast = 5;  // cases of each sort
 
 YAML::Node CasesOf(const std::string& id) { return YAML::LoadFile(TORUS_CASES "/" + id + ".yaml"); }
 
+// A case's log; in it, what stands after "fact: " is one.
 std::vector<Finding> Diagnose(const std::string& log) {
   Diagnosis diagnosis;
-  LogText text([&](std::string_view line) { diagnosis.AddLine("log", line); });
+  std::vector<std::string> facts;
+  LogText text([&](std::string_view line) {
+    if (line.starts_with("fact: ")) {
+      facts.emplace_back(line.substr(6));
+    } else {
+      diagnosis.AddLine("log", line);
+    }
+  });
   text.Add(log);
   text.End();
+  for (const auto& more : Conclusions(facts)) facts.push_back(more);
+  for (const auto& fact : facts) diagnosis.AddFact("here", fact);
   return diagnosis.Findings();
 }
 

@@ -30,13 +30,23 @@ void Diagnosis::AddLine(std::string_view source, std::string_view line) {
   }
   ++line_;
   ++lines_;
-  for (const int pattern : knowledge_.Match(line)) {
+  See(line, false, {.source = source_, .line = line_});
+}
+
+void Diagnosis::AddFact(std::string_view source, std::string_view fact) {
+  See(fact, true, {.source = std::string(source)});
+}
+
+void Diagnosis::See(std::string_view text, bool is_fact, const Evidence& evidence) {
+  ++order_;
+  for (const int pattern : knowledge_.Match(text, is_fact)) {
     Sighting& sighting = sightings_[pattern];
     if (++sighting.times > 1) continue;
-    sighting.first = {source_, line_, Printable(Trim(line).substr(0, kMaxEvidence))};
-    for (const auto& [name, value] : knowledge_.Capture(pattern, line))
+    sighting.first = evidence;
+    sighting.first.text = Printable(Trim(text).substr(0, kMaxEvidence));
+    for (const auto& [name, value] : knowledge_.Capture(pattern, text))
       sighting.values[name] = Printable(value);
-    sighting.order = lines_;
+    sighting.order = order_;
   }
 }
 

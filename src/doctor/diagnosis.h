@@ -23,6 +23,8 @@ class Diagnosis {
   // A line of `source`: without its newline, as LogText gives it.
   void AddLine(std::string_view source, std::string_view line);
   int64_t lines() const { return lines_; }
+  // A fact of a machine or an environment.
+  void AddFact(std::string_view source, std::string_view fact);
 
   // Worst first, then in the order seen. May be asked again after more lines.
   std::vector<Finding> Findings() const;
@@ -36,6 +38,7 @@ class Diagnosis {
     int64_t order = 0;
   };
 
+  void See(std::string_view text, bool is_fact, const Evidence& evidence);
   const Sighting* FirstOf(const std::vector<int>& patterns) const;
   int64_t TimesOf(const std::vector<int>& patterns) const;
 
@@ -44,6 +47,7 @@ class Diagnosis {
   std::string source_;
   int64_t line_ = 0;  // of the source
   int64_t lines_ = 0;
+  int64_t order_ = 0;  // of what is seen
 };
 
 }  // namespace torus::doctor

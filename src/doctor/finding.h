@@ -19,8 +19,8 @@ enum class Severity { kError, kWarning, kAdvice };
 enum class Confidence { kCertain, kLikely, kPossible };
 
 struct Evidence {
-  std::string source;  // "train.log"
-  int64_t line = 0;    // from 1
+  std::string source;  // "train.log", or "this Python"
+  int64_t line = 0;    // from 1; 0: no line of a log, but a fact
   std::string text;    // the line, cut to kMaxEvidence bytes
   int64_t times = 1;   // that lines like it were seen
 };

@@ -23,6 +23,8 @@ RE2::Options Options() {
   return options;
 }
 
+constexpr std::string_view kFact = "fact: ";  // before a pattern of facts
+
 constexpr std::array kSeverities{std::pair{"error", Severity::kError},
                                  std::pair{"warning", Severity::kWarning},
                                  std::pair{"advice", Severity::kAdvice}};
@@ -126,8 +128,10 @@ class KnowledgeReader {
   Status ReadPatterns(const toml::node& node, std::vector<int>& patterns) {
     std::vector<std::string> texts;
     TORUS_RETURN_IF_ERROR(ReadTexts(node, texts));
-    for (const auto& text : texts) {
-      auto pattern = std::make_shared<RE2>(text, Options());
+    for (std::string_view text : texts) {
+      all_.of_facts_.push_back(text.starts_with(kFact));
+      if (all_.of_facts_.back()) text.remove_prefix(kFact.size());
+      auto pattern = std::make_shared<RE2>(std::string(text), Options());
       if (!pattern->ok()) return At(node, "\"{}\" is no pattern: {}", text, pattern->error());
       patterns.push_back(static_cast<int>(all_.patterns_.size()));
       all_.patterns_.push_back(std::move(pattern));
@@ -169,9 +173,10 @@ const Knowledge& Knowledge::BuiltIn() {
   return knowledge;
 }
 
-std::vector<int> Knowledge::Match(std::string_view line) const {
+std::vector<int> Knowledge::Match(std::string_view text, bool is_fact) const {
   std::vector<int> matching;
-  set_->Match(line, &matching);
+  set_->Match(text, &matching);
+  std::erase_if(matching, [&](int pattern) { return of_facts_[pattern] != is_fact; });
   return matching;
 }
 

@@ -1,4 +1,5 @@
-// The kinds of findings, as data (knowledge.toml): what shows each in a log, and what is then said.
+// The kinds of findings, as data (knowledge.toml): what shows each, in a log or among the facts of
+// a machine (facts.h), and what is then said.
 //
 // Pure; immutable, so thread-safe.
 #ifndef TORUS_DOCTOR_KNOWLEDGE_H_
@@ -41,8 +42,8 @@ class Knowledge {
   static const Knowledge& BuiltIn();
 
   const std::vector<Kind>& kinds() const { return kinds_; }
-  // A line's patterns, by their numbers in Kind.
-  std::vector<int> Match(std::string_view line) const;
+  // The patterns that match, by their numbers in Kind: of a log's line, or of a fact.
+  std::vector<int> Match(std::string_view text, bool is_fact = false) const;
   // What a pattern that matches a line captures, by the names of its groups.
   std::map<std::string, std::string> Capture(int pattern, std::string_view line) const;
   size_t patterns() const { return patterns_.size(); }
@@ -54,6 +55,7 @@ class Knowledge {
 
   std::vector<Kind> kinds_;
   std::vector<std::shared_ptr<const RE2>> patterns_;
+  std::vector<bool> of_facts_;           // by pattern
   std::shared_ptr<const RE2::Set> set_;  // all of them at once
 };
 

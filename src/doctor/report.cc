@@ -59,8 +59,8 @@ std::string ToText(const Finding& finding, bool colour) {
                                  bold, finding.cause, plain);
   for (const auto& seen : finding.evidence) {
     const auto times = seen.times > 1 ? fmt::format("   ({} times)", seen.times) : "";
-    text += Paragraph("seen", fmt::format("{}:{}: {}{}", seen.source, seen.line,
-                                          seen.text.substr(0, 160), times));
+    const auto where = seen.line > 0 ? fmt::format("{}:{}", seen.source, seen.line) : seen.source;
+    text += Paragraph("seen", fmt::format("{}: {}{}", where, seen.text.substr(0, 160), times));
   }
   text += Paragraph("cure", finding.cure);
   text += Paragraph("check", finding.check);

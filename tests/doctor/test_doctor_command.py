@@ -119,7 +119,7 @@ def test_an_interrupt_is_the_programs_and_the_diagnosis_comes_after():
 
 
 @pytest.mark.parametrize("arguments, said", [
-    ((), "--log"), (("--log", "/nowhere/a.log"), "cannot open the log /nowhere/a.log: No such file"),
+    (("--python", "/no"), "--python=PATH names"), (("--log", "/nowhere/a.log"), "cannot open the log /nowhere/a.log: No such file"),
     (("--log", "/"), "cannot read /: Is a directory"), (("--log", "-", "--format=yaml"), "text or json"),
     (("--", "no-such-program"), "no-such-program: there is no such program")])
 def test_mistakes(arguments, said):
@@ -131,3 +131,59 @@ def test_the_pages_are_what_the_doctor_says():
     done = subprocess.run([sys.executable, ROOT / "scripts/doctor_pages.py", "--check"], text=True,
                           capture_output=True, env=os.environ | {"TORUS": TORUS})
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def python(tmp_path):
+    """A Python with packages that are only metadata: python({"jax": "0.4.20"}, requires={"jax": [...]}, files=…)."""
+    def make(packages, requires=(), files=()):
+        for name, version in packages.items():
+            folder = tmp_path / "site" / f"{name}-{version}.dist-info"
+            folder.mkdir(parents=True)
+            lines = [f"Name: {name}", f"Version: {version}", *[f"Requires-Dist: {r}" for r in dict(requires).get(name, ())]]
+            (folder / "METADATA").write_text("Metadata-Version: 2.1\n" + "\n".join(lines) + "\n")
+            (folder / "RECORD").write_text("".join(f"{file},,\n" for file in dict(files).get(name, ())))
+        program = tmp_path / "python3"
+        program.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}/site exec {sys.executable} "$@"\n')
+        program.chmod(0o755)
+        return str(program)
+    return make
+
+
+def of_python(program, *more):
+    out = doctor("--python", program, "--format=json", *more)[1]
+    return {finding["id"]: finding["cause"] for finding in json.loads(out)["findings"]}
+
+
+def test_packages_that_do_not_fit_are_found_before_anything_runs(python):
+    program = python({"jaxlib": "0.4.14", "jax": "0.4.30", "libtpu": "0.0.3"},
+                     requires={"jax": ["jaxlib<=0.4.30,>=0.4.27", 'libtpu==0.0.9.*; extra == "tpu"', "numpy>=1.22"]})
+    said = doctor("--python", program, rc=3)[1]
+    assert "jax 0.4.30 needs jaxlib<=0.4.30,>=0.4.27, and jaxlib 0.4.14 is installed." in said, said
+
+
+def test_the_extra_for_tpus_counts(python):
+    program = python({"jax": "0.6.0", "libtpu": "0.0.3"}, requires={"jax": ['libtpu==0.0.13.*; extra == "tpu"']})
+    assert of_python(program)["TD036"] == "jax 0.6.0 needs libtpu==0.0.13.*, and libtpu 0.0.3 is installed."
+
+
+def test_packages_that_own_the_same_files(python):
+    program = python({"libtpu": "0.0.17", "torus_libtpu": "0.1.0"},
+                     files={"libtpu": ["libtpu/libtpu.so"], "torus_libtpu": ["libtpu/libtpu.so", "../../bin/x"]})
+    assert "libtpu 0.0.17 and torus-libtpu 0.1.0 both bring libtpu/libtpu.so" in of_python(program)["TD037"]
+
+
+def test_torch_and_torch_xla_go_together(python):
+    assert "TD022" in of_python(python({"torch": "2.5.1", "torch_xla": "2.9.0"}))
+
+
+def test_this_python_is_well():
+    assert "Nothing is known to be wrong in " in doctor("--python", sys.executable, rc=0)[1]
+    assert "package jax " in doctor("--python", sys.executable, "--show-facts", rc=0)[1]
+
+
+def test_the_facts_of_another_machine(tmp_path):
+    (tmp_path / "facts").write_text("package tensorflow 2.20.0\ntpu 4\n")
+    said = doctor("--facts", str(tmp_path / "facts"), rc=3)[1]
+    assert "tensorflow 2.20.0 has no kernels" in said and "seen   here: package tensorflow 2.20.0" in said
+    assert "/nowhere" in doctor("--facts", "/nowhere", rc=1)[2]
