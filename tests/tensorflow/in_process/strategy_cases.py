@@ -88,16 +88,73 @@ def reduce_and_gather_on_the_host():
     assert strategy.gather(values, axis=0).numpy().tolist() == list(range(CORES))
 
 
-def model_parallelism():
+def _of_two_cores(**options):
     assignment = tf.tpu.experimental.DeviceAssignment.build(topology, computation_shape=[1, 1, 1, 2],
                                                             num_replicas=CORES // 2)
-    split = tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment)
+    return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=assignment, **options)
+
+
+def model_parallelism():
+    split = _of_two_cores()
 
     def step():
         x = split.experimental_split_to_logical_devices(tf.ones((8, 8)), [2, 1])
         return tf.reduce_sum(x @ x)
 
     assert values_of(in_function(step, split)()) == [512] * (CORES // 2)
+
+
+def variables_and_work_on_each_core_of_a_replica():
+    split = _of_two_cores()
+    with split.scope():
+        v = tf.Variable(2.)
+        with split.extended.experimental_logical_device(1):
+            w = tf.Variable(3.)
+
+    def step(x):
+        replica = tf.distribute.get_replica_context()
+        with replica.experimental_logical_device(0):
+            y = v * x
+        with replica.experimental_logical_device(1):
+            w.assign_add(1.)
+            z = w * y
+        return y, z
+
+    y, z = values_of(in_function(step, split)(5.))
+    assert (y, z) == ([10] * (CORES // 2), [40] * (CORES // 2)), (y, z)
+    assert w.numpy() == 4 and v.numpy() == 2
+
+
+def spmd_over_the_cores_of_a_replica():
+    split = _of_two_cores(experimental_spmd_xla_partitioning=True)
+    x = tf.reshape(tf.range(32, dtype=tf.float32), (8, 4))
+    with split.scope():
+        w = tf.Variable(tf.ones((4, 8)))
+
+    def step(x):
+        # The product lies in parts, and TensorFlow wants it whole.
+        part = split.experimental_split_to_logical_devices(x, [2, 1])
+        return part @ w, w.assign_add(tf.ones((4, 8)))
+
+    product, new = values_of(in_function(step, split)(x))
+    for each in range(CORES // 2):
+        np.testing.assert_allclose(product[each], x @ tf.ones((4, 8)))
+        np.testing.assert_allclose(new[each], 2 * np.ones((4, 8)))
+    np.testing.assert_allclose(w.numpy(), 2 * np.ones((4, 8)))
+
+
+def results_beside_variables_whose_core_is_named():
+    with strategy.scope():
+        w = tf.Variable([1.], aggregation=tf.VariableAggregation.MEAN)
+    average = tf.train.ExponentialMovingAverage(0.8)
+
+    def step():
+        average.apply([w])
+        w.assign_sub([0.5])
+        average.apply([w])
+        return average.average(w)
+
+    assert_close([float(each[0]) for each in on_each(step)], [0.9] * CORES)
 
 
 def control_flow():

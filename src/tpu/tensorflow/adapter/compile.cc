@@ -13,6 +13,7 @@
 #include "tensorflow/core/framework/tensor.h"
 #include "tpu/tensorflow/adapter/handles.h"
 #include "tpu/tensorflow/adapter/shapes.h"
+#include "tpu/tensorflow/adapter/shardings.h"
 #include "xla/client/client_library.h"
 #include "xla/client/local_client.h"
 #include "xla/service/platform_util.h"
@@ -88,6 +89,7 @@ Status TfToXla(const TpuCompilationRequestProto& request, XlaCompilationResult* 
   options.flib_def = &library;
   options.graph_def_version = request.graph_def_version();
   XlaCompiler compiler(options);
+  TORUS_RETURN_IF_ERROR(SetShardings(request, compiler));
   XlaCompiler::CompileOptions compile_options;
   compile_options.use_tuple_arg = true;
   compile_options.always_return_tuple = true;
