@@ -119,12 +119,20 @@ def test_an_interrupt_is_the_programs_and_the_diagnosis_comes_after():
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (("--python", "/no"), "--python=PATH names"), (("--log", "/nowhere/a.log"), "cannot open the log /nowhere/a.log: No such file"),
+    (("--python", "/no"), "--python=PATH names"),
+    (("--log", "/nowhere/a.log"), "cannot open the log /nowhere/a.log: No such file"),
     (("--log", "/"), "cannot read /: Is a directory"), (("--log", "-", "--format=yaml"), "text or json"),
     (("--", "no-such-program"), "no-such-program: there is no such program")])
 def test_mistakes(arguments, said):
     rc, _, err = doctor(*arguments)
     assert rc in (1, 2) and said in err, err
+
+
+def test_the_doctor_is_right_often_enough(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import doctor_pages
+    page, recall, precision = doctor_pages.accuracy()
+    assert recall >= 0.9 and precision >= 0.95, page
 
 
 def test_the_pages_are_what_the_doctor_says():
@@ -140,7 +148,8 @@ def python(tmp_path):
         for name, version in packages.items():
             folder = tmp_path / "site" / f"{name}-{version}.dist-info"
             folder.mkdir(parents=True)
-            lines = [f"Name: {name}", f"Version: {version}", *[f"Requires-Dist: {r}" for r in dict(requires).get(name, ())]]
+            lines = [f"Name: {name}", f"Version: {version}"]
+            lines += [f"Requires-Dist: {requirement}" for requirement in dict(requires).get(name, ())]
             (folder / "METADATA").write_text("Metadata-Version: 2.1\n" + "\n".join(lines) + "\n")
             (folder / "RECORD").write_text("".join(f"{file},,\n" for file in dict(files).get(name, ())))
         program = tmp_path / "python3"
