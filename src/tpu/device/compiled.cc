@@ -35,6 +35,17 @@ const HloShape* Part(const HloShape& shape, const std::vector<int64_t>& index) {
   return part;
 }
 
+// A shape's own array, or those of a tuple: TensorFlow passes all arguments as one.
+std::vector<const HloShape*> ArraysOf(const HloShape& shape) {
+  if (!shape.is_tuple()) return {&shape};
+  std::vector<const HloShape*> arrays;
+  for (const auto& element : shape.tuple) {
+    const auto inner = ArraysOf(element);
+    arrays.insert(arrays.end(), inner.begin(), inner.end());
+  }
+  return arrays;
+}
+
 // Computations whose instructions' results lie in memory: all but those of fusions and of what a
 // reduction, a sort or the like applies to each element.
 std::unordered_set<int64_t> InMemory(const HloModule& module) {
@@ -55,8 +66,10 @@ std::unordered_set<int64_t> InMemory(const HloModule& module) {
   return found;
 }
 
+// An array in memory: an instruction's result, or an element of it.
 struct Value {
   const HloInstruction* instruction;
+  const HloShape* shape;
   int64_t bytes;
 };
 
@@ -71,7 +84,9 @@ std::vector<Value> ValuesOf(const HloModule& module, const Tiling& tiling) {
       const auto& op = instruction.opcode;
       const bool new_memory = op != "tuple" && op != "get-tuple-element" && op != "bitcast" &&
                               op != "while" && op != "call" && (entry || op != "parameter");
-      if (new_memory) values.push_back({&instruction, TiledBytes(tiling, instruction.shape)});
+      if (!new_memory) continue;
+      for (const HloShape* array : ArraysOf(instruction.shape))
+        values.push_back({&instruction, array, TiledBytes(tiling, *array)});
     }
   }
   std::ranges::stable_sort(values, std::ranges::greater(), &Value::bytes);
@@ -80,45 +95,6 @@ std::vector<Value> ValuesOf(const HloModule& module, const Tiling& tiling) {
 
 int64_t Leading(const HloShape& shape) {
   return shape.dimensions.empty() ? 0 : shape.dimensions.front();
-}
-
-// Whether the first dimension of the largest value may be a batch's: it is an argument's, too.
-void FindBatch(const HloModule& module, const std::vector<Value>& values, const Tiling& tiling,
-               Advice& advice) {
-  const int64_t batch = values.empty() ? 0 : Leading(values.front().instruction->shape);
-  if (batch < 2 || module.entry() == nullptr) return;
-  for (const auto& instruction : module.entry()->instructions) {
-    if (instruction.opcode != "parameter") continue;
-    if (Leading(instruction.shape) == batch) {
-      advice.batch = batch;
-    } else {
-      advice.fixed += TiledBytes(tiling, instruction.shape);
-    }
-  }
-}
-
-Advice AdviceOn(const HloModule& module, const Tiling& tiling, const Footprint& memory) {
-  const auto values = ValuesOf(module, tiling);
-  Advice advice;
-  FindBatch(module, values, tiling, advice);
-  std::string& text = advice.tensors;
-  text = fmt::format(
-      "\nArguments {}, outputs {} ({} of them in the place of arguments), temporaries {}; sizes "
-      "are of one device, with the padding of tiles.\nLargest tensors:",
-      FormatBytes(memory.arguments), FormatBytes(memory.outputs), FormatBytes(memory.aliased),
-      FormatBytes(memory.temporaries));
-  constexpr size_t kShown = 5;
-  for (size_t i = 0; i < std::min(kShown, values.size()); ++i) {
-    const auto& [instruction, bytes] = values[i];
-    text += fmt::format("\n  {} {} {}", FormatBytes(bytes), instruction->shape.ToString(),
-                        instruction->opcode);
-    const int64_t dense = Dense(instruction->shape);
-    if (bytes > dense + dense / 8)
-      text += fmt::format(", {} of it padding", FormatBytes(bytes - dense));
-    const auto source = SourceText(module, *instruction);
-    if (!source.empty()) text += ": " + source;
-  }
-  return advice;
 }
 
 Footprint FootprintOf(const HloModule& module, const Tiling& tiling, int64_t vector_memory_bytes) {
@@ -141,21 +117,78 @@ Footprint FootprintOf(const HloModule& module, const Tiling& tiling, int64_t vec
   return memory;
 }
 
+void Halve(HloShape& shape, int64_t batch) {
+  for (int64_t& dimension : shape.dimensions)
+    if (dimension == batch) dimension = batch / 2;
+  for (auto& element : shape.tuple) Halve(element, batch);
+}
+
+// The bytes that grow with the batch: twice those that half a batch saves.
+int64_t Growing(HloModule module, const Tiling& tiling, const Footprint& memory,
+                int64_t vector_memory_bytes, int64_t batch) {
+  for (auto& computation : module.computations)
+    for (auto& instruction : computation.instructions) Halve(instruction.shape, batch);
+  const auto half = FootprintOf(module, tiling, vector_memory_bytes);
+  return 2 * (memory.total() - half.total());
+}
+
+// Whether the first dimension of the largest array may be a batch's: it is an argument's, too.
+void FindBatch(const HloModule& module, const std::vector<Value>& values, const Tiling& tiling,
+               const Footprint& memory, int64_t vector_memory_bytes, Advice& advice) {
+  constexpr int64_t kLarge = 16 << 20;  // what is smaller will hardly be too large
+  const int64_t batch = values.empty() ? 0 : Leading(*values.front().shape);
+  if (batch < 2 || memory.total() < kLarge) return;
+  const bool found = std::ranges::any_of(values, [batch](const Value& value) {
+    return value.instruction->opcode == "parameter" && Leading(*value.shape) == batch;
+  });
+  if (!found) return;
+  advice.batch = batch;
+  advice.growing = Growing(module, tiling, memory, vector_memory_bytes, batch);
+}
+
+Advice AdviceOn(const HloModule& module, const Tiling& tiling, const Footprint& memory,
+                int64_t vector_memory_bytes) {
+  const auto values = ValuesOf(module, tiling);
+  Advice advice;
+  FindBatch(module, values, tiling, memory, vector_memory_bytes, advice);
+  std::string& text = advice.tensors;
+  text = fmt::format(
+      "\nArguments {}, outputs {} ({} of them in the place of arguments), temporaries {}; sizes "
+      "are of one device, with the padding of tiles.\nLargest tensors:",
+      FormatBytes(memory.arguments), FormatBytes(memory.outputs), FormatBytes(memory.aliased),
+      FormatBytes(memory.temporaries));
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < std::min(kShown, values.size()); ++i) {
+    const auto& [instruction, shape, bytes] = values[i];
+    text += fmt::format("\n  {} {} {}", FormatBytes(bytes), shape->ToString(), instruction->opcode);
+    const int64_t dense = Dense(*shape);
+    if (bytes > dense + dense / 8)
+      text += fmt::format(", {} of it padding", FormatBytes(bytes - dense));
+    const auto source = SourceText(module, *instruction);
+    if (!source.empty()) text += ": " + source;
+  }
+  return advice;
+}
+
 }  // namespace
 
-std::string Advice::Text(int64_t needed, int64_t available) const {
+std::string Advice::Text(int64_t over) const {
   int64_t fits = 0;
-  if (batch > 0 && needed > 0 && available > 0) {
-    fits = static_cast<int64_t>(static_cast<double>(available) / static_cast<double>(needed) *
+  if (batch > 0 && growing > over) {
+    fits = static_cast<int64_t>(static_cast<double>(growing - over) / static_cast<double>(growing) *
                                 static_cast<double>(batch));
     const int64_t whole_tiles = fits >= 2048 ? 1024 : fits >= 16 ? 8 : 1;  // no padding on top
     fits = fits / whole_tiles * whole_tiles;
   }
-  if (fits == 0) return tensors + "\nUse more chips, narrower types or jax.checkpoint.";
-  return tensors + fmt::format(
-                       "\nIf the first dimension, {}, is a batch, one of {} would fit. Otherwise "
-                       "use more chips, narrower types or jax.checkpoint.",
-                       batch, fits);
+  auto text = fmt::format("{}\nThat is {} too much.", tensors, FormatBytes(over));
+  if (fits > 0)
+    text += fmt::format(
+        " If the first dimension, {}, is a batch (of one device), one of {} would "
+        "fit.",
+        batch, fits);
+  return text + (fits > 0 ? " Otherwise use" : " Use") +
+         " more chips or narrower types, or compute anew what gradients need (jax.checkpoint, "
+         "tf.recompute_grad).";
 }
 
 int64_t TiledBytes(const Tiling& tiling, const HloShape& shape) {
@@ -181,7 +214,7 @@ Compiled Examine(const HloModule& module, const hardware::Generation& generation
   Compiled compiled;
   compiled.memory = FootprintOf(module, tiling, roofline.vector_memory_bytes);
   compiled.cost = program::CostOf(module, roofline);
-  compiled.advice = AdviceOn(module, tiling, compiled.memory);
+  compiled.advice = AdviceOn(module, tiling, compiled.memory, roofline.vector_memory_bytes);
   return compiled;
 }
 

@@ -30,11 +30,10 @@ struct Footprint {
 struct Advice {
   std::string tensors;  // the largest, and whence they are
   int64_t batch = 0;    // a first dimension that may be a batch's; 0: there is none
-  int64_t fixed = 0;    // bytes of arguments that do not grow with it
+  int64_t growing = 0;  // bytes that do with it
 
-  // The text, with the batch that would fit where `needed` bytes, all of which grow with it, find
-  // `available`.
-  std::string Text(int64_t needed, int64_t available) const;
+  // The text where `over` bytes more are needed than there are, with the batch that would fit.
+  std::string Text(int64_t over) const;
 };
 
 struct Compiled {

@@ -57,12 +57,43 @@ TEST(Compiled, CountsOperationsAndTraffic) {
 }
 
 TEST(Compiled, NamesTheLargestTensorsAndWhatWouldFit) {
-  const auto compiled = Examine(Module({8192, 1024}), V5e());
-  EXPECT_THAT(compiled.advice.Text(compiled.memory.total(), 32 << 20),
-              AllOf(HasSubstr("Largest tensors:\n  32.00M f32[8192,1024]{1,0} parameter"),
-                    HasSubstr("If the first dimension, 8192, is a batch, one of 4096 would fit")));
-  EXPECT_THAT(compiled.advice.Text(32 << 20, 8 << 20), HasSubstr("one of 2048 would fit"));
-  EXPECT_THAT(compiled.advice.Text(32 << 20, 0), Not(HasSubstr("would fit")));
+  const auto advice = Examine(Module({8192, 1024}), V5e()).advice;  // 64 MiB
+  EXPECT_THAT(
+      advice.Text(32 << 20),
+      AllOf(HasSubstr("Largest tensors:\n  32.00M f32[8192,1024]{1,0} parameter"),
+            HasSubstr("That is 32.00M too much. If the first dimension, 8192, is a batch (of "
+                      "one device), one of 4096 would fit. Otherwise use")));
+  EXPECT_THAT(advice.Text(48 << 20), HasSubstr("one of 2048 would fit"));
+  EXPECT_THAT(advice.Text(64 << 20), Not(HasSubstr("would fit")));
+}
+
+// x @ w, both elements of one argument: as TensorFlow passes them.
+HloModule TupleModule(int64_t batch, int64_t width) {
+  HloModule module;
+  module.entry_computation_id = 1;
+  auto& entry = module.computations.emplace_back();
+  entry.id = 1;
+  entry.root_id = 4;
+  auto parameter = Make(1, "parameter", {}, {});
+  parameter.shape = program::HloShape{};
+  parameter.shape.element_type = ElementType::kTuple;
+  parameter.shape.tuple = {ArrayShape(ElementType::kF32, {batch, width}),
+                           ArrayShape(ElementType::kF32, {width, width})};
+  auto w = Make(3, "get-tuple-element", {width, width}, {1});
+  w.tuple_index = 1;
+  entry.instructions = {parameter, Make(2, "get-tuple-element", {batch, width}, {1}), w,
+                        Make(4, "dot", {batch, width}, {2, 3})};
+  return module;
+}
+
+TEST(Compiled, LooksIntoArgumentsThatAreOne) {
+  const auto compiled = Examine(TupleModule(8192, 1024), V5e());
+  ASSERT_EQ(compiled.memory.total(), (32 + 4 + 32) << 20);
+  EXPECT_EQ(compiled.advice.growing, 64 << 20) << "the weights do not grow";
+  EXPECT_THAT(
+      compiled.advice.Text((68 - 36) << 20),
+      AllOf(HasSubstr("32.00M f32[8192,1024]{1,0} parameter"),
+            HasSubstr("4.00M f32[1024,1024]{1,0} parameter"), HasSubstr("one of 4096 would fit")));
 }
 
 TEST(Compiled, SurvivesAnEmptyModule) { EXPECT_EQ(Examine(HloModule(), V5e()).memory.total(), 0); }

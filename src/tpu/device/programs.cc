@@ -86,12 +86,11 @@ Status CheckCompiled(const Program& program) {
   const int64_t total =
       program.facts ? program.facts->compiled.memory.total() : program.run_bytes();
   if (total <= limit) return Status();
-  const int64_t fixed = program.facts ? program.facts->compiled.advice.fixed : 0;
   return ResourceExhausted(
       "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
       "temporaries ({}) exceeds available HBM ({}). HLO module: {}.{}",
       FormatBytes(total), FormatBytes(limit), program.name,
-      program.Advise(total - fixed, limit - fixed));
+      program.Advise(total - limit));
 }
 
 // Keeps a fresh executable if it can ever run; destroys it otherwise. What it came from is as

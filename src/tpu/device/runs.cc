@@ -89,7 +89,7 @@ class Run {
         "bottom of memory. That was not possible. There are {} free, 0B reserved, and {} "
         "reservable. ({}){}",
         program_.name, FormatBytes(program_.run_bytes()), free, free, hbm.name(),
-        program_.Advise(program_.run_bytes(), hbm.free()));
+        program_.Advise(program_.run_bytes() - hbm.free()));
   }
 
   // The sizes and places of a first run's outputs. Null where the engine does not tell them all.

@@ -132,8 +132,8 @@ struct Program {
   // New memory that one device needs for a run.
   int64_t run_bytes() const { return output_bytes + temporary_bytes; }
   // What an error of too little memory says beside upstream's words: see Advice::Text.
-  std::string Advise(int64_t needed, int64_t available) const {
-    return facts ? facts->compiled.advice.Text(needed, available) : std::string();
+  std::string Advise(int64_t over) const {
+    return facts ? facts->compiled.advice.Text(over) : std::string();
   }
 };
 
