@@ -109,7 +109,9 @@ TORUS_TFTPU void TpuConfigurationApi_TpusPerHost(int32_t* tpus, TF_Status*) {
 }
 
 // Only told to the user; the limit itself is kept where memory is. Asking must not take the chips.
-TORUS_TFTPU void TpuConfigurationApi_TpuMemoryLimit(int64_t* bytes, TF_Status*) { *bytes = 0; }
+TORUS_TFTPU void TpuConfigurationApi_TpuMemoryLimit(int64_t* bytes, TF_Status*) {
+  *bytes = TheTopology()->hbm_bytes;
+}
 
 TORUS_TFTPU void TpuConfigurationApi_RemoteCompilationCacheSizeInBytes(int64_t* bytes) {
   *bytes = int64_t{1} << 30;

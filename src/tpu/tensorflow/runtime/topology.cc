@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "hardware/catalogue.h"
 #include "tpu/pjrt/args.h"
 #include "tpu/tensorflow/runtime/tpu.h"
 
@@ -34,6 +35,12 @@ Result<Core> CoreOf(PJRT_DeviceDescription* description, Topology& topology) {
   return core;
 }
 
+int64_t HbmOf(std::string_view kind) {
+  const auto generations = hardware::Catalogue::BuiltIn().generations();
+  const auto at = std::ranges::find(generations, kind, &hardware::Generation::device_kind);
+  return at == generations.end() ? 0 : at->usable_hbm_bytes;
+}
+
 Result<Topology> Read() {
   auto create = MakeArgs<PJRT_TopologyDescription_Create_Args>();
   TORUS_RETURN_IF_ERROR(Take(Tpu::api(), Tpu::api()->PJRT_TopologyDescription_Create(&create)));
@@ -55,6 +62,7 @@ Result<Topology> Read() {
     kind.device_description = list.descriptions[0];
     TORUS_RETURN_IF_ERROR(Take(Tpu::api(), Tpu::api()->PJRT_DeviceDescription_Kind(&kind)));
     topology.kind.assign(kind.device_kind, kind.device_kind_size);
+    topology.hbm_bytes = HbmOf(topology.kind);
   }
   return topology;
 }

@@ -5,6 +5,7 @@
 #define TORUS_TPU_TENSORFLOW_RUNTIME_TOPOLOGY_H_
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Topology {
   int cores_per_chip = 1;          // as devices: a megacore is one
   std::string kind;                // such as "TPU v2"
   std::string accelerator_type;    // such as "v2-8"
+  int64_t hbm_bytes = 0;           // of a core, what programs may use; 0: unknown
   std::string why;                 // where there is no core: what was missing
 
   int chips() const { return static_cast<int>(cores.size()) / cores_per_chip; }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "hardware/catalogue.h"
 #include "tpu/tensorflow/runtime/testing.h"
 
 namespace torus::tensorflow {
@@ -21,6 +22,8 @@ TEST_F(TopologyTest, HasTheCoresOfTheWholeSliceByTheirIds) {
   EXPECT_EQ(topology.cores_per_chip, 2);
   EXPECT_EQ(topology.chips(), 8);
   EXPECT_EQ(topology.kind, "TPU v2");
+  EXPECT_EQ(topology.hbm_bytes,
+            hardware::Catalogue::BuiltIn().FindGeneration("v2")->usable_hbm_bytes);
   EXPECT_EQ(topology.accelerator_type, "v2-16");
 }
 
