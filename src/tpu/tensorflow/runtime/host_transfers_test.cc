@@ -169,7 +169,7 @@ TEST_F(ProgramWithHostTest, TellsTheHostOfItsOwn) {
   EXPECT_EQ(host_->aborted.message(), "broken");
   fake_pjrt::RefuseNext(Status(Code::kInternal, "refused"));
   ASSERT_TRUE(Enqueue(host_).ok());
-  EXPECT_EQ(stream_->Wait().message(), "refused");
+  EXPECT_EQ(Read(output_.array()).error().message(), "refused");
   EXPECT_EQ(host_->aborted.message(), "refused");
 }
 
