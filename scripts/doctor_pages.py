@@ -18,6 +18,7 @@ TORUS = os.environ.get("TORUS", ROOT / "build/release/torus")
 INDEX = """# What `torus doctor` finds
 ```sh
 torus doctor                       # this machine and its Python, before anything runs
+torus doctor my-first-tpu          # a TPU VM, and what runs in it
 torus doctor --log train.log       # any log: TensorFlow, JAX, PyTorch, gcloud; also from a real Cloud TPU
 torus doctor -- python3 train.py   # runs it, and says at its end what went wrong
 ```

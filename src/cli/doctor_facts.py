@@ -5,6 +5,8 @@
     both NAME VERSION and NAME VERSION own FILE  the one installed last has overwritten the other
     variable NAME=VALUE
     tpu N                                        PCI functions of Google's are here
+    running PID SECONDS FRAMEWORK HOW COMMAND    a process of ours with a framework in it; HOW: with-libtpu,
+                                                 by-grpc (a connection to a TensorFlow worker) or without-tpu
 
 Any Python from 3.8 runs it; what it cannot find out it leaves out.
 """
@@ -57,6 +59,45 @@ def overwritten(installed):
     return pairs
 
 
+LIBRARIES = {"libtensorflow_cc.so": "tensorflow", "_pywrap_tensorflow": "tensorflow", "libjax_common.so": "jax",
+             "xla_extension.so": "jax", "_XLAC": "torch-xla"}
+WORKER_PORT = ":2116 "  # 8470, as /proc/net/tcp writes it
+
+
+def seconds_of(process):
+    """Since the process began."""
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    uptime = float(pathlib.Path("/proc/uptime").read_text().split()[0])
+    return int(uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+
+
+def asks_a_worker(process):
+    """Whether the process has a connection to a TensorFlow worker's port."""
+    inodes = {os.readlink(fd)[8:-1] for fd in (process / "fd").iterdir() if os.readlink(fd).startswith("socket:[")}
+    for table in ("tcp", "tcp6"):
+        for line in (process / "net" / table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[2].endswith(WORKER_PORT.strip()) and fields[9] in inodes:
+                return True
+    return False
+
+
+def running():
+    for process in pathlib.Path("/proc").iterdir():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        try:
+            maps = (process / "maps").read_text()
+            framework = next((name for library, name in LIBRARIES.items() if library in maps), None)
+            if framework is None:
+                continue
+            how = "with-libtpu" if "libtpu.so" in maps else "by-grpc" if asks_a_worker(process) else "without-tpu"
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            yield f"running {process.name} {seconds_of(process)} {framework} {how} {command[:200]}"
+        except OSError:  # it has ended, or is another's
+            continue
+
+
 def facts():
     installed = {}
     for distribution in metadata.distributions():
@@ -78,6 +119,7 @@ def facts():
                  if path.read_text().strip() == "0x1ae0"]
     if functions:
         yield f"tpu {len(functions)}"
+    yield from running()
 
 
 for fact in facts():

@@ -24,13 +24,10 @@ Diagnosis::Diagnosis(const Knowledge& knowledge)
     : knowledge_(knowledge), sightings_(knowledge.patterns()) {}
 
 void Diagnosis::AddLine(std::string_view source, std::string_view line) {
-  if (source != source_) {
-    source_ = source;
-    line_ = 0;
-  }
-  ++line_;
+  auto count = lines_of_.find(source);
+  if (count == lines_of_.end()) count = lines_of_.emplace(source, 0).first;
   ++lines_;
-  See(line, false, {.source = source_, .line = line_});
+  See(line, false, {.source = count->first, .line = ++count->second});
 }
 
 void Diagnosis::AddFact(std::string_view source, std::string_view fact) {

@@ -5,6 +5,7 @@
 #ifndef TORUS_DOCTOR_DIAGNOSIS_H_
 #define TORUS_DOCTOR_DIAGNOSIS_H_
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,9 +44,8 @@ class Diagnosis {
   int64_t TimesOf(const std::vector<int>& patterns) const;
 
   const Knowledge& knowledge_;
-  std::vector<Sighting> sightings_;  // by pattern
-  std::string source_;
-  int64_t line_ = 0;  // of the source
+  std::vector<Sighting> sightings_;                       // by pattern
+  std::map<std::string, int64_t, std::less<>> lines_of_;  // so far, by source
   int64_t lines_ = 0;
   int64_t order_ = 0;  // of what is seen
 };

@@ -333,6 +333,27 @@ def test_a_worker_that_does_not_exist(torus, service):
     assert "worker 7 does not exist; this node has one worker, 0\n" in stderr
 
 
+def test_the_doctor_asks_the_node_and_its_workers(torus, service, environment, tmp_path):
+    (tmp_path / "bin/ssh").write_text("#!/bin/sh\ncase \"$*\" in *10.0.0.1*) echo no route >&2; exit 255;; esac\n"
+                                      "grep -q def.facts && echo package tensorflow 2.20.0 && echo tpu 4\n")
+    service.add_node("my-tpu", networkEndpoints=[{"ipAddress": f"10.0.0.{i}"} for i in range(2)])
+    said = torus("doctor", "my-tpu", "--worker=all", "--format=json", rc=3).stdout
+    found = {finding["id"]: finding for finding in json.loads(said)["findings"]}
+    assert found["TD034"]["evidence"][0]["source"] == "worker 0"
+    cause = found["TD046"]["cause"]
+    assert "10.0.0.1 could not be looked at over ssh" in cause and "no route" in cause
+    facts = torus("doctor", "my-tpu", "--show-facts").stdout.splitlines()
+    assert facts == ["node my-tpu READY", "package tensorflow 2.20.0", "tpu 4"]
+
+
+@pytest.mark.parametrize("state, said", [("STOPPED", "The TPU my-tpu is STOPPED, not READY."),
+                                         (None, "There is no TPU my-tpu in zone us-central1-a of project")])
+def test_the_doctor_of_a_node_that_is_not_there(torus, service, state, said):
+    if state:
+        service.add_node("my-tpu", state=state)
+    assert said in torus("doctor", "my-tpu", rc=3).stdout
+
+
 def test_ssh_to_a_stopped_node_says_what_to_do(torus, service):
     service.add_node("my-tpu", state="STOPPED")
     result = torus("tpu-vm", "ssh", "my-tpu", rc=1)

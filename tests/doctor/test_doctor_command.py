@@ -98,6 +98,12 @@ def test_a_program_is_watched_and_its_output_and_status_are_its_own():
     assert err.startswith(BATCH + "\n") and "Make the global batch 96 or 104" in err and "stderr:1:" in err
 
 
+def test_lines_are_counted_by_where_they_come_from():
+    program = ("import sys\nfor i in range(3): print('out', flush=True); print('err', file=sys.stderr)\n"
+               f"print({BATCH!r})")
+    assert f"stdout:4: {BATCH}" in doctor("--", sys.executable, "-c", program, rc=3)[2]
+
+
 def test_a_program_that_ends_well_with_a_fault_in_its_output():
     assert doctor("--", "sh", "-c", f'echo "{BATCH.replace("`", "")}"')[0] == 3
     assert doctor("--", "true")[0] == 0
@@ -189,6 +195,25 @@ def test_torch_and_torch_xla_go_together(python):
 def test_this_python_is_well():
     assert "Nothing is known to be wrong in " in doctor("--python", sys.executable, rc=0)[1]
     assert "package jax " in doctor("--python", sys.executable, "--show-facts", rc=0)[1]
+
+
+def test_processes_with_a_framework_and_whether_they_have_a_tpu(tmp_path):
+    """Stand-ins for the libraries: what counts is what a process has mapped."""
+    for name in ("libjax_common.so", "libtpu.so"):
+        (tmp_path / name).write_bytes(b"x" * 4096)
+    code = ("import mmap, sys\nfiles = [open(path, 'rb') for path in sys.argv[1:]]\n"
+            "maps = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]\n"
+            "print('mapped', flush=True)\nsys.stdin.read()")
+    libraries = [str(tmp_path / "libjax_common.so"), str(tmp_path / "libtpu.so")]
+    processes = [subprocess.Popen([sys.executable, "-c", code, *libraries[:n]], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE) for n in (1, 2)]
+    for process in processes:
+        assert process.stdout.readline() == b"mapped\n"
+    facts = doctor("--python", sys.executable, "--show-facts", rc=0)[1].splitlines()
+    for process, how in zip(processes, ("without-tpu", "with-libtpu")):
+        fact = next(fact for fact in facts if fact.startswith(f"running {process.pid} "))
+        assert f" jax {how} {sys.executable} -c" in fact, fact
+        process.communicate()
 
 
 def test_the_facts_of_another_machine(tmp_path):
