@@ -18,6 +18,7 @@ namespace {
 constexpr int kExitFindings = 3;  // something was found, an error or a warning
 
 struct DoctorFlags : SshFlags {
+  std::string user_tpu;               // "[USER@]TPU"
   std::vector<std::string> logs;      // "-" is standard input
   std::vector<std::string> to_watch;  // a command
   std::string python;                 // whose packages are looked at
@@ -36,7 +37,7 @@ std::string PythonOf(const DoctorFlags& flags) {
 }
 
 Result<std::vector<Origin>> FactsOf(const DoctorFlags& flags) {
-  if (!flags.node.empty()) return FactsOfNode(flags);
+  if (!flags.node.empty()) return FactsOfNode(flags, SplitUser(flags.user_tpu).first);
   Origin here{"here", {}};
   if (!flags.facts.empty()) {
     TORUS_ASSIGN_OR_RETURN(here.facts, FactsOfFile(flags.facts));
@@ -125,16 +126,20 @@ void AddDoctor(CLI::App& parent, Invocation& invocation) {
   command
       ->add_option("--facts", flags->facts, "Facts of another machine, as --show-facts prints them")
       ->type_name("FILE");
-  command->add_option("TPU", flags->node, "A TPU VM to look at, with what runs in it")
-      ->type_name("TPU");
+  command->add_option("TPU", flags->user_tpu, "A TPU VM to look at, as who, with what runs in it")
+      ->type_name("[USER@]TPU");
   AddSshFlags(*command, *flags);
   AddCommonFlags(*command, flags->common, ZoneFlag::kRequired);
   command->callback([flags, &invocation] {
+    flags->node = SplitUser(flags->user_tpu).second;
     if (flags->node.empty()) {
       flags->common.Resolve(invocation, ZoneFlag::kNone);
     } else {
       flags->Resolve(invocation);
     }
+    if (flags->dry_run)
+      throw CLI::ValidationError("--dry-run",
+                                 "torus doctor changes nothing but the node's ssh keys");
     invocation.takes_after_dashes = true;
     flags->to_watch = invocation.after_dashes;
     if (!flags->common.format.empty() && flags->common.format != "json")

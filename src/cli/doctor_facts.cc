@@ -66,7 +66,7 @@ Result<Facts> FactsOfPython(const std::string& python) {
                   python);
 }
 
-Result<std::vector<Origin>> FactsOfNode(const SshFlags& flags) {
+Result<std::vector<Origin>> FactsOfNode(const SshFlags& flags, const std::string& user) {
   TORUS_ASSIGN_OR_RETURN(const Client client, MakeClient(flags.common));
   const auto& name = flags.name;
   const auto node = client.Get(name.ToString());
@@ -79,7 +79,7 @@ Result<std::vector<Origin>> FactsOfNode(const SshFlags& flags) {
   }
   origins[0].facts = FactsOf(*node, name.node);
   if (!CheckReady(*node, name).ok()) return origins;
-  TORUS_ASSIGN_OR_RETURN(const SshSession session, PrepareSsh(flags, ""));
+  TORUS_ASSIGN_OR_RETURN(const SshSession session, PrepareSsh(flags, user));
   for (const auto& worker : session.workers) origins.push_back(FactsOf(session, flags, worker));
   return origins;
 }

@@ -23,9 +23,10 @@ struct Origin {
   Facts facts;
 };
 
-// What the service says of a node, and what each of its workers does when asked over ssh. A node
+// What the service says of a node, and what each of its workers does when asked over ssh, as `user`
+// (empty: as whoever runs this command). A node
 // that is not there or not READY is a fact, no error.
-Result<std::vector<Origin>> FactsOfNode(const SshFlags& flags);
+Result<std::vector<Origin>> FactsOfNode(const SshFlags& flags, const std::string& user);
 
 void AddFacts(doctor::Diagnosis& diagnosis, const Origin& origin);
 

@@ -46,7 +46,9 @@ std::string UsageLine(const CLI::App& command, const std::string& path) {
   std::string line = path;
   if (command.get_require_subcommand_min() > 0) line += " COMMAND";
   for (const CLI::Option* option : command.get_options()) {
-    if (option->get_positional()) line += " " + option->get_type_name();
+    if (option->get_positional())
+      line += option->get_required() ? " " + option->get_type_name()
+                                     : " [" + option->get_type_name() + "]";
   }
   return line + " [FLAGS]";
 }

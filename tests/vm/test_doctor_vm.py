@@ -1,0 +1,41 @@
+"""`torus doctor NODE` on a real TPU VM: a healthy one, one that is stopped, and a program that leaves the TPU alone."""
+import json
+import shlex
+
+import torus
+
+# A framework, as far as the doctor looks at one: its library in the process, and no libtpu.so.
+IDLE = """
+import mmap, time
+open("/tmp/libjax_common.so", "wb").write(b"x" * 4096)
+file = open("/tmp/libjax_common.so", "rb")
+library = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+time.sleep(600)
+"""
+
+
+def findings(local, vm):
+    done = local.torus("doctor", f"dev@{vm}", "--quiet", "--format=json", check=False)
+    assert done.returncode in (0, 3), done.stderr
+    return {finding["id"]: finding for finding in json.loads(done.stdout)["findings"]}
+
+
+def test_a_healthy_vm_is_well_and_has_a_tpu(local, vm):
+    assert findings(local, vm) == {}
+    facts = local.torus("doctor", f"dev@{vm}", "--quiet", "--show-facts").stdout.splitlines()
+    assert f"node {vm} READY" in facts and f"node {vm} health HEALTHY " in facts and "tpu 4" in facts
+
+
+def test_a_program_that_leaves_the_tpu_alone_is_named_within_30_seconds(local, vm):
+    pid = local.says(vm, f"nohup python3 -c {shlex.quote(IDLE)} >/dev/null 2>&1 & echo $!")
+    found = torus.eventually(lambda: findings(local, vm).get("TD044"), seconds=30, what="the finding")
+    assert f"Process {pid} (python3 -c" in found["cause"] and found["evidence"][0]["source"] == "worker 0"
+    local.says(vm, f"kill {pid}")
+    assert "TD044" not in findings(local, vm)
+
+
+def test_a_stopped_vm(local, vm):
+    local.vm("stop", vm, "--quiet")
+    assert f"The TPU {vm} is STOPPED" in findings(local, vm)["TD011"]["cause"]
+    local.vm("start", vm, "--quiet")
+    assert findings(local, vm) == {}
