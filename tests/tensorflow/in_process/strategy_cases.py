@@ -157,6 +157,23 @@ def results_beside_variables_whose_core_is_named():
     assert_close([float(each[0]) for each in on_each(step)], [0.9] * CORES)
 
 
+def a_result_of_dynamic_size_given_twice():
+    """The last batch: each replica's size is another, and known only when the step runs."""
+    def step(x):
+        flat = tf.reshape(tf.tile(x, [1, tf.shape(x)[0]]), [-1])
+        return flat, tf.reduce_sum(flat), flat
+
+    count = 3 * CORES - 5
+    data = tf.data.Dataset.range(count).map(lambda i: tf.reshape(i, [1])).batch(3 * CORES)
+    batch = next(iter(strategy.experimental_distribute_dataset(data)))
+    first, total, second = on_each(step, batch)
+    for replica in range(CORES):
+        rows = np.arange(3 * replica, min(3 * replica + 3, count))
+        expected = np.tile(rows[:, None], [1, len(rows)]).reshape(-1)
+        assert first[replica].tolist() == second[replica].tolist() == expected.tolist()
+        assert total[replica] == expected.sum()
+
+
 def control_flow():
     def step(n):
         i, total = tf.constant(0), tf.constant(0.)

@@ -12,6 +12,7 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tpu/tensorflow/adapter/handles.h"
+#include "tpu/tensorflow/adapter/results.h"
 #include "tpu/tensorflow/adapter/shapes.h"
 #include "tpu/tensorflow/adapter/shardings.h"
 #include "xla/client/client_library.h"
@@ -132,7 +133,10 @@ Result<std::vector<CompiledGraph>> Build(const TpuCompilationRequestProto& reque
   TORUS_RETURN_IF_ERROR(TfToXla(request, &result));
   const auto& metadata = request.metadata();
   TORUS_ASSIGN_OR_RETURN(auto parts, PartsOfCores(metadata, result));
-  const auto module = result.computation->proto();
+  auto module = result.computation->proto();
+  const auto numbers = JoinResults(&module);
+  for (auto& part : parts)
+    for (int& output : part.outputs) output = numbers[output];
   ProgramSource source{.hlo = module.SerializeAsString(),
                        .replicas = metadata.num_replicas(),
                        .partitions = metadata.num_cores_per_replica(),
@@ -140,7 +144,9 @@ Result<std::vector<CompiledGraph>> Build(const TpuCompilationRequestProto& reque
                        .tuple_arguments = true,
                        .devices = DevicesOf(metadata)};
   TORUS_ASSIGN_OR_RETURN(source.inputs, ToArrayShapes(result.xla_input_shapes[0]));
-  TORUS_ASSIGN_OR_RETURN(source.outputs, ToArrayShapes(result.xla_output_shape));
+  TORUS_ASSIGN_OR_RETURN(const auto outputs, ToArrayShapes(result.xla_output_shape));
+  source.outputs.resize(numbers.empty() ? 0 : std::ranges::max(numbers) + 1);
+  for (size_t i = 0; i < numbers.size(); ++i) source.outputs[numbers[i]] = outputs[i];
   TORUS_ASSIGN_OR_RETURN(const auto program, Program::Compile(std::move(source)));
   std::vector<CompiledGraph> graphs;
   for (auto& part : parts) {

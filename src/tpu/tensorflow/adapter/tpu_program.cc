@@ -36,6 +36,17 @@ Result<std::vector<DeviceMemory*>> ElementsOf(const SE_DeviceMemoryBase& base,
   return all;
 }
 
+// Memory for a result that the program gives in other memory already (results.h).
+void ShareResults(const SE_DeviceMemoryBase& base, const std::vector<int>& numbers,
+                  const std::vector<DeviceMemory*>& outputs) {
+  const auto* table = MemoryOf(base);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    auto* first = outputs[numbers[i]];
+    auto* memory = table->elements[i];
+    if (memory != first && memory != nullptr && first != nullptr) memory->Set(first->array());
+  }
+}
+
 Status Enqueue(const TpuExecutable_LoadProgramAndEnqueueToStream_Params& params) {
   const auto& graph = params.program->graph;
   if (!graph.failure.ok())
@@ -47,8 +58,10 @@ Status Enqueue(const TpuExecutable_LoadProgramAndEnqueueToStream_Params& params)
                                                        program.inputs().size()));
   TORUS_ASSIGN_OR_RETURN(const auto outputs,
                          ElementsOf(*params.result, graph.part.outputs, program.outputs().size()));
-  return program.Enqueue(params.stream->ordinal, *params.stream->stream, inputs, outputs,
-                         HostOf(params.outside_compilation_params));
+  TORUS_RETURN_IF_ERROR(program.Enqueue(params.stream->ordinal, *params.stream->stream, inputs,
+                                        outputs, HostOf(params.outside_compilation_params)));
+  ShareResults(*params.result, graph.part.outputs, outputs);
+  return Status();
 }
 
 }  // namespace
