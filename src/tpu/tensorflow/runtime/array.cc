@@ -43,12 +43,6 @@ Result<PJRT_Buffer*> Array::buffer() const {
   return buffer_;
 }
 
-Result<PJRT_Buffer*> Array::Release() {
-  const MutexLock lock(mutex_);
-  if (!status_.ok()) return Error(status_);
-  return std::exchange(buffer_, nullptr);
-}
-
 std::shared_ptr<Array> DeviceMemory::array() const {
   const MutexLock lock(mutex_);
   return array_;

@@ -37,8 +37,6 @@ class Array {
 
   // REQUIRES: it is resolved. Lives as long as this.
   Result<PJRT_Buffer*> buffer() const;
-  // As buffer(), which becomes the caller's. REQUIRES: nobody else holds the array.
-  Result<PJRT_Buffer*> Release();
 
  private:
   mutable Mutex mutex_;

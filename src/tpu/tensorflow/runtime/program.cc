@@ -6,7 +6,6 @@
 #include <functional>
 #include <numeric>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/mutex.h"
@@ -99,14 +98,14 @@ Turns& TheTurns() {
 struct Program::Part {
   int device = -1;  // -1: it has not come yet
   std::vector<std::shared_ptr<Array>> inputs, outputs;
-  std::vector<int> taken_by;      // by input: the output that takes its memory, or -1
+  std::vector<bool> given_up;     // by input: an output takes its memory
   std::shared_ptr<HostRun> host;  // null where the program has no transfers
   std::function<void(Status)> ended;
 
   // Gives out the outputs, whose buffers it takes, or what the run failed of.
   void End(Status status, const std::vector<PJRT_Buffer*>& buffers);
-  // It never ran: the stream is as before. `keep`: so is what it would have been given up.
-  void Fail(const Status& status, bool keep);
+  // It never ran. The stream, whose error would be that of whatever comes next, is as before.
+  void Fail(const Status& status);
 };
 
 void Program::Part::End(Status status, const std::vector<PJRT_Buffer*>& buffers) {
@@ -122,24 +121,16 @@ void Program::Part::End(Status status, const std::vector<PJRT_Buffer*>& buffers)
   ended(of_host.ok() ? status : Status());
 }
 
-void Program::Part::Fail(const Status& status, bool keep) {
-  for (size_t i = 0; keep && i < inputs.size(); ++i) {
-    if (taken_by[i] < 0 || inputs[i].use_count() > 1) continue;
-    Array::Resolve(std::exchange(outputs[taken_by[i]], nullptr), inputs[i]->Release());
-  }
+void Program::Part::Fail(const Status& status) {
   inputs.clear();
   if (host != nullptr) host->Abort(status);
-  for (auto& output : outputs)
-    if (output != nullptr) Array::Resolve(std::move(output), Error(status));
+  for (auto& output : outputs) Array::Resolve(std::move(output), Error(status));
   ended(Status());
 }
 
 struct Program::Launch {
   std::vector<Part> parts;          // by place
   std::atomic<size_t> missing = 0;  // values that are to come
-  // The thread whose Enqueue completes it, as long as that lasts; and the failure that it returns.
-  std::atomic<std::thread::id> caller;
-  Status failure;
 };
 
 Result<std::shared_ptr<Program>> Program::Compile(ProgramSource source) {
@@ -220,9 +211,8 @@ Status Program::Enqueue(int device, Stream& stream, const std::vector<DeviceMemo
   for (size_t i = 0; i < inputs.size(); ++i) {
     TORUS_ASSIGN_OR_RETURN(auto array, Input(device, i, inputs[i]));
     part.inputs.push_back(std::move(array));
-    const auto taker = std::ranges::find(outputs, inputs[i]);
-    const bool taken = inputs[i] != nullptr && taker != outputs.end();
-    part.taken_by.push_back(taken ? static_cast<int>(taker - outputs.begin()) : -1);
+    part.given_up.push_back(inputs[i] != nullptr &&
+                            std::ranges::find(outputs, inputs[i]) != outputs.end());
   }
   for (auto* memory : outputs) {
     part.outputs.push_back(std::make_shared<Array>());
@@ -247,10 +237,8 @@ Status Program::Enqueue(int device, Stream& stream, const std::vector<DeviceMemo
     if (!complete) return Status();
     waiting_.erase(at);
   }
-  launch->caller = std::this_thread::get_id();
   Join(launch);
-  launch->caller = std::thread::id();
-  return launch->failure;
+  return Status();
 }
 
 // Every device has come: runs it once every value is there. The values are let go of one by one, so
@@ -295,10 +283,8 @@ void Program::Run(const std::shared_ptr<Launch>& launch) {
 }
 
 void Program::Fail(Launch& launch, const Status& status) {
-  const bool in_call = launch.caller.load() == std::this_thread::get_id();
-  if (in_call) launch.failure = status;
   for (auto& part : launch.parts)
-    if (part.device >= 0) part.Fail(status, in_call);
+    if (part.device >= 0) part.Fail(status);
 }
 
 // The buffers of all devices' inputs, place by place; the first error among them.
@@ -328,7 +314,7 @@ Status Program::Execute(Launch& launch) {
   std::vector<int64_t> kept;
   for (size_t i = 0; i < input_count; ++i) {
     const bool given_up = std::ranges::all_of(launch.parts, [i](const Part& part) {
-      return part.taken_by[i] >= 0 && part.inputs[i].use_count() == 1;
+      return part.given_up[i] && part.inputs[i].use_count() == 1;
     });
     if (!given_up) kept.push_back(static_cast<int64_t>(i));
   }

@@ -45,9 +45,8 @@ class Program : public std::enable_shared_from_this<Program> {
   // One device's part of a launch. An input's memory that is an output's too is given up to it.
   // Null memory is of no bytes, or another core's. The memory stays the caller's. INVALID_ARGUMENT:
   // a core that the program was not compiled for; FAILED_PRECONDITION: memory without a value, or
-  // no host where the program has transfers. A launch that fails in this call fails the call, and
-  // what it would have been given up stays as it was; one that fails later is the outputs' error.
-  // Errors of running, the host's first, are those of the outputs' values and of the stream.
+  // no host where the program has transfers. Errors of running, the host's first, are those of the
+  // outputs' values, and of the stream where it ran.
   Status Enqueue(int device, Stream& stream, const std::vector<DeviceMemory*>& inputs,
                  const std::vector<DeviceMemory*>& outputs, std::shared_ptr<Host> host = nullptr);
 
