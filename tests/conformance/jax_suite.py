@@ -6,26 +6,19 @@ process (or hangs for two minutes) is one failure: pytest-xdist goes on in a new
 """
 import argparse
 import collections
-import datetime
-import fnmatch
-import hashlib
-import json
 import os
 import pathlib
 import re
 import signal
 import subprocess
 import sys
-import tomllib
 import xml.etree.ElementTree as ElementTree
 
 import jax
 
 import page
+import suite
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-HERE = pathlib.Path(__file__).resolve().parent
-RESULTS = ROOT / "build/conformance/results"
 BAR = 0.99  # of the tests that the CPU passes
 
 # The files of each group, without "_test.py".
@@ -52,23 +45,15 @@ GROUPS = {
 FILES = {name: group for group, names in GROUPS.items() for name in names}
 
 
-def library():
-    path = pathlib.Path(os.environ.get("TORUS_LIBTPU", ROOT / "build/release/libtpu.so")).resolve()
-    if not path.exists():
-        sys.exit(f"error: {path} is not built: scripts/build.sh release, or name it in TORUS_LIBTPU")
-    return path
-
-
 def environment(side, options):
-    ours = ("TPU_", "TORUS_", "JAX_", "XLA_")
-    env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    env = suite.clean_environment("TPU_", "TORUS_", "JAX_", "XLA_")
     env |= {"JAX_NUM_GENERATED_CASES": str(options.cases), "JAX_SKIP_SLOW_TESTS": "1",
             "TORUS_EVERY": str(options.every), "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONPATH": str(HERE)}
+            "PYTHONPATH": str(suite.HERE)}
     if side == "cpu":
         return env | {"JAX_PLATFORMS": "cpu",
                       "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    return env | {"JAX_PLATFORMS": "tpu,cpu", "TPU_LIBRARY_PATH": str(library()),
+    return env | {"JAX_PLATFORMS": "tpu,cpu", "TPU_LIBRARY_PATH": str(suite.library()),
                   "TORUS_PROGRAM_CACHE": os.environ.get("TORUS_PROGRAM_CACHE", "off"),
                   "TPU_ACCELERATOR_TYPE": options.type, "ALLOW_MULTIPLE_LIBTPU_LOAD": "true"}
 
@@ -76,34 +61,27 @@ def environment(side, options):
 def stamp(side, options):
     """What a result depends on, beside JAX's source."""
     made = {"jax": jax.__version__, "cases": options.cases, "every": options.every,
-            "sample": hashlib.sha256((HERE / "sample.py").read_bytes()).hexdigest()[:12]}
+            "sample": suite.digest(suite.HERE / "sample.py")}
     if side == "tpu":
-        made |= {"type": options.type,
-                 "library": hashlib.sha256(library().read_bytes()).hexdigest()[:12]}
+        made |= {"type": options.type, "library": suite.digest(suite.library())}
     return made
 
 
-def result_path(side, name):
-    return RESULTS / side / (name.replace("/", "-") + ".xml")
+def result(side, name):
+    return suite.Result(side, name, ".xml")
 
 
 def run(side, name, options):
     """Runs one file on one side, unless its result is there."""
-    xml = result_path(side, name)
-    note = xml.with_suffix(".json")
-    wanted = stamp(side, options)
-    if not options.fresh and xml.exists() and note.exists():
-        known = json.loads(note.read_text())
-        if known["stamp"] == wanted:
-            return
-    xml.parent.mkdir(parents=True, exist_ok=True)
-    for old in (xml, note):
-        old.unlink(missing_ok=True)
+    kept, wanted = result(side, name), stamp(side, options)
+    if not options.fresh and kept.stands(wanted):
+        return
+    kept.begin()
     # Not `python -m pytest`, which would put the source's jax before the installed one.
     command = [str(pathlib.Path(sys.executable).parent / "pytest"), f"tests/{name}_test.py", "-q",
                "-p", "sample", "-p", "source_helpers", "-p", "no:cacheprovider", "-n", str(options.jobs),
-               "--timeout=120", "--timeout-method=thread", f"--junitxml={xml}", "--tb=short"]
-    with open(xml.with_suffix(".log"), "w") as log:
+               "--timeout=120", "--timeout-method=thread", f"--junitxml={kept.path}", "--tb=short"]
+    with kept.log.open("w") as log:
         process = subprocess.Popen(command, cwd=options.source, env=environment(side, options),
                                    stdout=log, stderr=log, start_new_session=True)
         cut = False
@@ -117,22 +95,17 @@ def run(side, name, options):
             except subprocess.TimeoutExpired:
                 pass
         finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)  # its workers, and itself if it hangs
-            except ProcessLookupError:
-                pass
-            process.wait()
-    note.write_text(json.dumps({"stamp": wanted, "cut": cut,
-                                "day": datetime.date.today().isoformat()}))
+            suite.end(process)  # its workers, and itself if it hangs
+    kept.finish(wanted, cut)
 
 
 def outcomes(side, name):
     """{"Class::test": (outcome, message)}, or None where the file has no result."""
-    path = result_path(side, name)
-    if not path.exists() or not path.with_suffix(".json").exists():  # or its run was ended
+    kept = result(side, name)
+    if kept.note() is None:
         return None
     found = {}
-    for case in ElementTree.parse(path).iter("testcase"):
+    for case in ElementTree.parse(kept.path).iter("testcase"):
         key = f"{case.get('classname', '').split('.')[-1]}::{case.get('name')}"
         failure = next((case.find(k) for k in ("failure", "error") if case.find(k) is not None), None)
         if failure is not None:
@@ -142,31 +115,12 @@ def outcomes(side, name):
     return found
 
 
-class Expected:
-    """The committed list of failures that are known, each with its reason."""
-
-    def __init__(self):
-        listed = tomllib.loads((HERE / "jax_expected.toml").read_text())
-        self.entries = listed.get("expected", [])
-        for entry in self.entries:
-            if not entry.get("reason"):
-                sys.exit(f"error: jax_expected.toml: {entry} has no reason")
-
-    def reason(self, name, test, message):
-        for entry in self.entries:
-            if (entry["file"] == name and entry.get("says", "") in message and
-                    any(fnmatch.fnmatchcase(test, p) for p in entry["tests"])):
-                return entry["reason"]
-        return None
-
-
 def compare(name, expected):
     """One row of the table, with the failures that are not expected; None without results."""
     tpu, cpu = outcomes("tpu", name), outcomes("cpu", name)
     if tpu is None or cpu is None:
         return None
-    note = json.loads(result_path("tpu", name).with_suffix(".json").read_text())
-    cpu_note = json.loads(result_path("cpu", name).with_suffix(".json").read_text())
+    note, cpu_note = result("tpu", name).note(), result("cpu", name).note()
     row = {"name": name, "tpu": collections.Counter(o for o, _ in tpu.values()),
            "cpu": collections.Counter(o for o, _ in cpu.values()), "note": note,
            "cut": note["cut"] or cpu_note["cut"], "expected": 0, "unexpected": []}
@@ -239,7 +193,7 @@ def parse():
 
 
 def main():
-    options, expected = parse(), Expected()
+    options, expected = parse(), suite.Expected("jax_expected.toml")
     chosen = [name for g in options.only or GROUPS
               for name in GROUPS.get(g, [g.removesuffix("_test")])]
     if not options.table:
@@ -248,17 +202,15 @@ def main():
                 run(side, name, options)
             row = compare(name, expected)
             if row is None:
-                print(f"{name}: no results; see {RESULTS}/*/{name.replace('/', '-')}.log", flush=True)
+                print(f"{name}: no results; see {result('*', name).log}", flush=True)
                 continue
             print(f"{name}: tpu {dict(row['tpu'])}, cpu {dict(row['cpu'])}", flush=True)
-            for test, message in row["unexpected"]:
-                print(f"  unexpected: {test}: {message.strip()[-300:]!r}", flush=True)
+            suite.print_unexpected(row)
     rows = [row for name in FILES if (row := compare(name, expected)) and row["tpu"]]
     page.write("scripts/conformance.sh jax", table(rows))
     bad = [r["name"] for r in rows if r["unexpected"] and r["name"] in chosen]
     missing = [] if options.table else [n for n in chosen if not compare(n, expected)]
-    if bad or missing:
-        sys.exit(f"error: failures that jax_expected.toml does not list in: {bad}; no result: {missing}")
+    suite.exit_on(bad, missing, expected)
 
 
 if __name__ == "__main__":
