@@ -129,10 +129,11 @@ Status InstallPython(const PythonPackages& packages, const std::string& root,
   const std::string& environment = packages.environment;
   std::string script = ". /etc/profile.d/torus.sh\nset -e\n";
   if (!environment.empty()) script += fmt::format("python3 -m venv {}\n", environment);
-  script += fmt::format("exec {}/bin/python3 -m pip install --no-cache-dir {} -r {} 2>&1\n",
-                        environment.empty() ? "/usr" : environment,
-                        packages.locked ? "--no-deps --require-hashes" : "--break-system-packages",
-                        kRequirements);
+  // Pip wants that flag for the system's own Python, and does not mind it elsewhere.
+  script += fmt::format(
+      "exec {}/bin/python3 -m pip install --no-cache-dir --break-system-packages {} -r {} 2>&1\n",
+      environment.empty() ? "/usr" : environment,
+      packages.locked ? "--no-deps --require-hashes" : "", kRequirements);
   const Status done = RunInside(root, script, kTimeout, stop);
   return done.ok() ? done : internal::PipError(done, packages.requirements);
 }
