@@ -125,6 +125,6 @@ def test_a_program_that_does_not_fit_beside_what_is_held(run):
         assert "Attempting to reserve 3.95G" in said and "There are 1.92G free" in said, said
         assert "Largest tensors:\\n  3.95G s16[2024,1048576]" in said, said
         assert "1.98G s8[2024,1048576]{1,0} parameter" in said, said
-        fits = int(said.split("If the first dimension, 2024, is a batch, one of ")[1].split()[0])
+        fits = int(said.split("If the first dimension, 2024, is a batch (of one device), one of ")[1].split()[0])
         assert 900 < fits < rows and refused(fits) is None
         """, TPU_ACCELERATOR_TYPE="v2-8")
