@@ -10,6 +10,7 @@
 #   leaks       100 TPU VMs in a row and 12 at once: what is left of them on the host
 #   isolation   a VM's root against the host and its neighbours
 #   libtpu      300 random programs beside native CPU, 10,000 programs in flat memory, five versions of JAX
+#   tensorflow  200 rounds of training in flat memory; TPU VMs of four versions of TensorFlow (4 GB each)
 #   fuzz        each target for an hour, two at a time
 #   bench       every benchmark with its bars
 . "$(dirname "$0")/lib.sh"
@@ -26,9 +27,10 @@ libtpu() {
     TORUS_SOAK=1 TORUS_API_TEST=libtpu build/release/src/tpu/pjrt_api_test --gtest_filter='Rounds.*' &&
     scripts/skew.sh
 }
+tensorflow() { pytest tests/tensorflow/test_rounds.py tests/vm/test_tensorflow_vm.py; }
 bench() { scripts/bench.sh; }
 
-all=(sanitize faults durability leaks isolation libtpu fuzz bench)
+all=(sanitize faults durability leaks isolation libtpu tensorflow fuzz bench)
 chosen=("$@")
 [ ${#chosen[@]} -gt 0 ] || chosen=("${all[@]}")
 for name in "${chosen[@]}"; do
