@@ -115,8 +115,9 @@ def test_a_program_that_reads_gets_what_is_typed():
 
 def test_an_interrupt_is_the_programs_and_the_diagnosis_comes_after():
     command = [TORUS, "doctor", "--", "sh", "-c", f"echo '{BATCH}'; exec sleep 60"]
+    # What runs in the background of a script has interrupts ignored, and its children with it.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True)
+                               start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert process.stdout.readline().strip() == BATCH
     time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)

@@ -105,11 +105,15 @@ struct Program::Part {
   // Gives out the outputs, whose buffers it takes, or what the run failed of.
   void End(Status status, const std::vector<PJRT_Buffer*>& buffers);
   // It never ran. The stream, whose error would be that of whatever comes next, is as before.
-  void Fail(const Status& status);
+  void Fail(Status status);
+
+ private:
+  // What the host's side failed of: the reason of what the program then failed of.
+  Status OfHost() const { return host == nullptr ? Status() : host->failure(); }
 };
 
 void Program::Part::End(Status status, const std::vector<PJRT_Buffer*>& buffers) {
-  const auto of_host = host == nullptr ? Status() : host->failure();
+  const auto of_host = OfHost();
   if (!of_host.ok()) status = of_host;
   if (host != nullptr && !status.ok()) host->Abort(status);
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -121,8 +125,9 @@ void Program::Part::End(Status status, const std::vector<PJRT_Buffer*>& buffers)
   ended(of_host.ok() ? status : Status());
 }
 
-void Program::Part::Fail(const Status& status) {
+void Program::Part::Fail(Status status) {
   inputs.clear();
+  if (auto of_host = OfHost(); !of_host.ok()) status = std::move(of_host);
   if (host != nullptr) host->Abort(status);
   for (auto& output : outputs) Array::Resolve(std::move(output), Error(status));
   ended(Status());
