@@ -4,8 +4,10 @@
 #ifndef TORUS_DOCTOR_FINDING_H_
 #define TORUS_DOCTOR_FINDING_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace torus::doctor {
@@ -17,6 +19,14 @@ enum class Severity { kError, kWarning, kAdvice };
 // How sure the cause is, from what was seen. Anything but kCertain comes with what would confirm
 // it.
 enum class Confidence { kCertain, kLikely, kPossible };
+
+// Their words, in knowledge.toml and in reports.
+inline constexpr std::array kSeverities{std::pair{"error", Severity::kError},
+                                        std::pair{"warning", Severity::kWarning},
+                                        std::pair{"advice", Severity::kAdvice}};
+inline constexpr std::array kConfidences{std::pair{"certain", Confidence::kCertain},
+                                         std::pair{"likely", Confidence::kLikely},
+                                         std::pair{"possible", Confidence::kPossible}};
 
 struct Evidence {
   std::string source;  // "train.log", or "this Python"

@@ -25,13 +25,6 @@ RE2::Options Options() {
 
 constexpr std::string_view kFact = "fact: ";  // before a pattern of facts
 
-constexpr std::array kSeverities{std::pair{"error", Severity::kError},
-                                 std::pair{"warning", Severity::kWarning},
-                                 std::pair{"advice", Severity::kAdvice}};
-constexpr std::array kConfidences{std::pair{"certain", Confidence::kCertain},
-                                  std::pair{"likely", Confidence::kLikely},
-                                  std::pair{"possible", Confidence::kPossible}};
-
 }  // namespace
 
 // Reads one text into a Knowledge; errors name the place.

@@ -13,29 +13,13 @@ namespace {
 
 constexpr int kScreen = 40;  // lines
 
-std::string_view NameOf(Severity severity) {
-  switch (severity) {
-    case Severity::kError:
-      return "error";
-    case Severity::kWarning:
-      return "warning";
-    case Severity::kAdvice:
-      return "advice";
-  }
-  return "";
+template <typename Words, typename Value>
+std::string_view WordOf(const Words& words, Value value) {
+  return std::ranges::find(words, value, &Words::value_type::second)->first;
 }
 
-std::string_view NameOf(Confidence confidence) {
-  switch (confidence) {
-    case Confidence::kCertain:
-      return "certain";
-    case Confidence::kLikely:
-      return "likely";
-    case Confidence::kPossible:
-      return "possible";
-  }
-  return "";
-}
+std::string_view NameOf(Severity severity) { return WordOf(kSeverities, severity); }
+std::string_view NameOf(Confidence confidence) { return WordOf(kConfidences, confidence); }
 
 std::string PageOf(const Finding& finding) { return "docs/doctor/" + finding.id + ".md"; }
 
