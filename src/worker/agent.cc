@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "base/fault.h"
@@ -203,6 +204,7 @@ void Agent::Watch(const WorkerOrder& order, const ProcessIdentity& init) {
     spdlog::error("the VM's rules are gone and cannot be put back: {}", kept.ToString());
   // A program of the VM's may have had the port.
   if (!metrics_.is_listening()) metrics_.Listen(init.pid).ok();
+  RefuseTensorFlow(order.vm(), init.pid);
   const auto answers = Sandbox::SshAnswers(order.vm().address(), kLook);
   const std::string untold = answers ? "" : answers.error().message();
   if (!answers && untold != untold_) spdlog::warn("{}", untold);
@@ -253,6 +255,7 @@ Status Agent::Serve(const VmSpec& vm, int64_t pid) {
   metadata_.SetGuestAttributes(std::move(attributes));
   TORUS_RETURN_IF_ERROR(metadata_.Listen(pid));
   ServeMetrics(pid);
+  RefuseTensorFlow(vm, pid);
   served_pid_ = pid;
   FaultPoint("worker.metadata");
   return {};
@@ -264,7 +267,15 @@ void Agent::ServeMetrics(int64_t pid) {
   if (!served.ok()) spdlog::warn("no metrics of the VM's TPU: {}", served.message());
 }
 
+// Where the image has no worker of TensorFlow's (docs/tpu_vm.md).
+void Agent::RefuseTensorFlow(const VmSpec& vm, int64_t pid) {
+  if (std::filesystem::exists(vm.image_root() + "/opt/tensorflow-worker")) return;
+  const Status kept = refusal_.Keep(vm, pid);
+  if (!kept.ok()) spdlog::warn("port 8470 is left closed: {}", kept.message());
+}
+
 void Agent::StopServers() {
+  refusal_.Stop();
   metrics_.Stop();
   metadata_.Stop();
 }

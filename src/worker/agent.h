@@ -20,6 +20,7 @@
 #include "worker/metrics_server.h"
 #include "worker/plan.h"
 #include "worker/sandbox.h"
+#include "worker/tensorflow_refusal.h"
 
 namespace torus::worker {
 
@@ -47,6 +48,7 @@ class Agent {
   // Serves the spec's metadata in the network of process `pid`, unless that is served already.
   Status Serve(const VmSpec& vm, int64_t pid);
   void ServeMetrics(int64_t pid);
+  void RefuseTensorFlow(const VmSpec& vm, int64_t pid);
   void StopServers();
   Accounts ReadKeys(const VmSpec& vm);
   void Fail(const WorkerOrder& order, const Status& status);
@@ -63,6 +65,7 @@ class Agent {
   const std::function<void(Observed)> report_;
   MetadataServer metadata_;
   MetricsServer metrics_;
+  TensorFlowRefusal refusal_;
 
   Mutex mutex_;
   Condition wake_;

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -258,6 +259,57 @@ std::string VmRules() {
       "  }}\n"
       "}}\n",
       fmt::arg("address", kMetadataAddress), fmt::arg("port", kMetadataPort));
+}
+
+std::string LeadPortRules(uint16_t from, uint16_t to) {
+  return fmt::format(
+      "add table ip torus_{from}\n"
+      "delete table ip torus_{from}\n"
+      "table ip torus_{from} {{\n"
+      "  chain prerouting {{\n"
+      "    type nat hook prerouting priority -100; policy accept;\n"
+      "    tcp dport {from} redirect to :{to}\n"
+      "  }}\n"
+      "  chain output {{\n"
+      "    type nat hook output priority -100; policy accept;\n"
+      "    fib daddr type local tcp dport {from} redirect to :{to}\n"
+      "  }}\n"
+      "}}\n",
+      fmt::arg("from", from), fmt::arg("to", to));
+}
+
+Status LeadPort(int64_t pid, uint16_t from, uint16_t to) {
+  return InNetworkOf(pid, [&] { return Run({"nft", "-f", "-"}, LeadPortRules(from, to)); });
+}
+
+Status LeavePort(int64_t pid, uint16_t from) {
+  return InNetworkOf(pid, [&] {
+    return Run({"nft", "-f", "-"},
+               fmt::format("add table ip torus_{0}\ndelete table ip torus_{0}\n", from));
+  });
+}
+
+bool HasListener(std::istream& sockets, uint16_t port) {
+  constexpr std::string_view kListening = "0A";
+  const std::string suffix = fmt::format(":{:04X}", port);
+  std::string line;
+  std::getline(sockets, line);  // the columns' names
+  while (std::getline(sockets, line)) {
+    std::istringstream words(line);
+    std::string number, local, remote, state;
+    words >> number >> local >> remote >> state;
+    if (state != kListening) return false;  // the kernel lists those that listen first
+    if (local.ends_with(suffix)) return true;
+  }
+  return false;
+}
+
+bool HasListener(int64_t pid, uint16_t port) {
+  for (const char* family : {"tcp", "tcp6"}) {
+    std::ifstream sockets(fmt::format("/proc/{}/net/{}", pid, family));
+    if (HasListener(sockets, port)) return true;
+  }
+  return false;
 }
 
 Status InNetworkOf(int64_t pid, const std::function<Status()>& function) {

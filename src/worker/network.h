@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <istream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,7 @@ std::string HostLinkCommands(const VmPaths& vm, const NetworkPlan& plan);  // fo
 std::string VmLinkCommands(const NetworkPlan& plan);                       // the same, in the VM
 std::string HostRules(const VmPaths& vm, const NetworkPlan& plan);         // for `nft -f -`
 std::string VmRules();                                                     // the same, in the VM
+std::string LeadPortRules(uint16_t from, uint16_t to);                     // the same, in the VM
 // For a host that begins to forward and has these links.
 std::string RouterRules(const std::vector<std::string>& links);
 
@@ -79,6 +81,17 @@ std::string LinkOf(std::string_view address);
 // Calls `function` on a thread that is in that process's network namespace; so are the programs
 // that it runs and the sockets that it makes.
 Status InNetworkOf(int64_t pid, const std::function<Status()>& function);
+
+// In the network of process `pid`, a VM's: has TCP connections to port `from` reach port `to`, from
+// inside and from outside; and undoes that. New connections only: those that are live on, for the
+// kernel translates while any rule, such as VmRules', needs it. Both are idempotent.
+Status LeadPort(int64_t pid, uint16_t from, uint16_t to);
+Status LeavePort(int64_t pid, uint16_t from);
+
+// Whether a program in the network of process `pid` listens on that TCP port.
+bool HasListener(int64_t pid, uint16_t port);
+// The same of the text of /proc/<pid>/net/tcp or tcp6.
+bool HasListener(std::istream& sockets, uint16_t port);
 
 // How a VM finds names.
 struct Resolvers {

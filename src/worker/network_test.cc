@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace torus::worker {
 namespace {
 
@@ -77,6 +79,22 @@ TEST(Network, ALinkLocalResolverIsAskedThroughTheGateway) {
   plan.resolvers = {"10.2.2.2"};
   EXPECT_THAT(HostRules(kVm, plan), HasSubstr("ip daddr { 10.2.2.2 } meta l4proto { tcp, udp } "
                                               "th dport 53 accept"));
+}
+
+TEST(Network, TellsListenersFromConnections) {
+  const auto has = [](const std::string& rows) {
+    std::istringstream text("  sl  local_address rem_address   st tx_queue rx_queue\n" + rows);
+    return HasListener(text, 8470);
+  };
+  EXPECT_FALSE(has(""));
+  EXPECT_TRUE(
+      has("   0: 00000000:0016 00000000:0000 0A 0:0\n   1: 0100007F:2116 00000000:0000 0A"));
+  EXPECT_TRUE(
+      has("   0: 00000000000000000000000000000000:2116 "
+          "00000000000000000000000000000000:0000 0A 0:0\n"));
+  EXPECT_FALSE(has("   0: 00000000:0016 00000000:2116 0A 0:0\n"));
+  EXPECT_FALSE(has("   0: 0100007F:2116 0100007F:C001 01 0:0\n"));
+  EXPECT_FALSE(has("nonsense\n\n"));
 }
 
 }  // namespace
