@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 
+#include "base/mutex.h"
 #include "worker/grpc_listener.h"
 #include "worker/network.h"
 
@@ -58,18 +59,30 @@ class TensorFlowRefusal::Impl {
                                             builder.RegisterCallbackGenericService(&service_);
                                           },
                                       .admits = [this] { return StillOurs(); }}));
-    return LeadPort(pid_, kPort, kRefusalPort);
+    return Lead();
+  }
+
+  // Also after a program of the VM's had the port between two looks, and is gone.
+  Status Lead() {
+    const MutexLock lock(mutex_);
+    if (leads_) return {};
+    TORUS_RETURN_IF_ERROR(LeadPort(pid_, kPort, kRefusalPort));
+    leads_ = true;
+    return {};
   }
 
  private:
-  bool StillOurs() const {
+  bool StillOurs() {
     if (!HasListener(pid_, kPort)) return true;
-    LeavePort(pid_, kPort).ok();
+    const MutexLock lock(mutex_);
+    if (leads_) leads_ = !LeavePort(pid_, kPort).ok();
     return false;
   }
 
   Service service_;
   const int64_t pid_;
+  Mutex mutex_;
+  bool leads_ TORUS_GUARDED_BY(mutex_) = false;
   std::unique_ptr<GrpcListener> server_;
 };
 
@@ -84,7 +97,7 @@ Status TensorFlowRefusal::Keep(const VmSpec& vm, int64_t pid) {
     pid_ = pid;
     return led ? LeavePort(pid, kPort) : Status();
   }
-  if (impl_) return {};
+  if (impl_) return impl_->Lead();
   auto impl = std::make_unique<Impl>(RefusalOf(vm), pid);
   TORUS_RETURN_IF_ERROR(impl->Start());
   impl_ = std::move(impl);

@@ -148,6 +148,21 @@ TEST_F(Refusal, AProgramThatListensHasThePort) {
   EXPECT_EQ(Call().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
 }
 
+TEST_F(Refusal, AProgramThatCameAndWentBetweenTwoLooks) {
+  TensorFlowRefusal refusal;
+  ASSERT_TRUE(refusal.Keep(Spec(), pid_).ok());
+  {
+    const auto program = ListenInNetworkOf(pid_, "0.0.0.0", kPort);
+    ASSERT_TRUE(program) << program.error().message();
+    char byte = 0;
+    EXPECT_EQ(read(Connect().get(), &byte, 1), 0) << "the connection that found out is closed";
+    EXPECT_TRUE(Reaches(*program));
+  }
+  EXPECT_EQ(Call().error_message(), "closed");
+  ASSERT_TRUE(refusal.Keep(Spec(), pid_).ok());
+  EXPECT_EQ(Call().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
 TEST_F(Refusal, RulesOfAWorkerThatDiedGoToo) {
   TensorFlowRefusal refusal;
   ASSERT_TRUE(LeadPort(pid_, kPort, 1).ok());
