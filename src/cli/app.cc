@@ -50,6 +50,7 @@ std::unique_ptr<CLI::App> MakeApp(Invocation& invocation) {
   AddVersions(*app, invocation);
   AddLocations(*app, invocation);
   AddEnv(*app, invocation);
+  AddRun(*app, invocation);
   AddDoctor(*app, invocation);
   AddCompletion(*app, invocation);
   AddMan(*app, invocation);

@@ -27,6 +27,7 @@ void AddAcceleratorTypes(CLI::App& parent, Invocation& invocation);
 void AddVersions(CLI::App& parent, Invocation& invocation);
 void AddLocations(CLI::App& parent, Invocation& invocation);
 void AddEnv(CLI::App& parent, Invocation& invocation);
+void AddRun(CLI::App& parent, Invocation& invocation);
 void AddDoctor(CLI::App& parent, Invocation& invocation);
 void AddCompletion(CLI::App& parent, Invocation& invocation);
 void AddMan(CLI::App& parent, Invocation& invocation);

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/installation.h"
+
 namespace torus::service {
 namespace {
 
@@ -18,15 +20,6 @@ std::string DefaultDataDir() {
   if (const char* data = std::getenv("XDG_DATA_HOME")) return fs::path(data) / "torus";
   const char* home = std::getenv("HOME");
   return fs::path(home == nullptr ? "." : home) / ".local/share/torus";
-}
-
-// libtpu.so lies beside the program in a build, and in <prefix>/lib/torus once installed; the
-// engine in a folder beside libtpu.so.
-std::string DefaultLibtpu() {
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path built = folder / "libtpu.so";
-  return fs::exists(built, error) ? built : folder.parent_path() / "lib/torus/libtpu.so";
 }
 
 // CLI11 reads but a part of TOML, and forgives much; toml++ reads all of it and names the line.
@@ -66,7 +59,7 @@ int ReportParseError(const CLI::App& app, const CLI::ParseError& error) {
 void AddOptions(CLI::App* app, Options* options) {
   options->data_dir = DefaultDataDir();
   options->backend = geteuid() == 0 ? "local" : "fake";
-  options->libtpu = DefaultLibtpu();
+  options->libtpu = InstalledLibtpu();
   options->engine = fs::path(options->libtpu).parent_path() / "engine/xla_cpu.so";
   app->add_option("--listen", options->listen, "loopback address and port; port 0: any free one")
       ->capture_default_str();

@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kVerify[] = "torus-verify";
+constexpr char kPython[] = "python";          // the package torus_tpu
 constexpr char kTensorflow[] = "tensorflow";  // the adapters, each in a folder of its version
 
 // A link when the file may be read by all (the VM's users are strangers to it), else a copy.
@@ -53,6 +54,9 @@ std::vector<fs::path> CompanionsIn(const fs::path& build) {
   for (const auto& version : fs::directory_iterator(build / kTensorflow, error)) {
     const auto adapter = fs::path(kTensorflow) / version.path().filename() / "adapter.so";
     if (fs::exists(build / adapter, error)) files.push_back(adapter);
+  }
+  for (const auto& file : fs::recursive_directory_iterator(build / kPython, error)) {
+    if (file.is_regular_file()) files.push_back(file.path().lexically_relative(build));
   }
   return files;
 }

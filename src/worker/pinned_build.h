@@ -10,9 +10,9 @@
 namespace torus::worker {
 
 // Puts `libtpu` at <folder>/libtpu.so and `engine` at <folder>/engine/xla_cpu.so, unless they are
-// there. FAILED_PRECONDITION when one is missing. With a fresh libtpu.so come torus-verify and the
-// adapters for TensorFlow beside it, or beside the file that it is a link to, as far as there are
-// any: they are of one build.
+// there. FAILED_PRECONDITION when one is missing. With a fresh libtpu.so come torus-verify, the
+// adapters for TensorFlow and the Python package beside it, or beside the file that it is a link
+// to, as far as there are any: they are of one build.
 Status PinBuild(const std::string& folder, const std::string& libtpu, const std::string& engine);
 
 }  // namespace torus::worker

@@ -69,6 +69,13 @@ TEST_F(PinBuildTest, EachTensorflowsAdapterComesToo) {
   EXPECT_FALSE(fs::exists(root_ / "vm/tensorflow/2.21"));
 }
 
+TEST_F(PinBuildTest, ThePythonPackageComesToo) {
+  fs::create_directories(root_ / "build/python/torus_tpu");
+  Write("python/torus_tpu/__init__.py", "first");
+  ASSERT_TRUE(Pin().ok());
+  EXPECT_EQ(Pinned("python/torus_tpu/__init__.py"), "first");
+}
+
 TEST_F(PinBuildTest, VerifyLiesBesideTheFileThatALinkLeadsTo) {
   fs::create_symlink(root_ / "build/libtpu.so", root_ / "link.so");
   ASSERT_TRUE(Pin("link.so").ok());

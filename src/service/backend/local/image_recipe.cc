@@ -28,11 +28,17 @@ MaxStartups 100:30:200
 
 constexpr char kSudoers[] =
     R"(Defaults env_keep += "TPU_LIBRARY_PATH TORUS_ENGINE TPU_LOAD_LIBRARY"
-Defaults env_keep += "TPU_NAME TPU_API_DISCOVERY_URL"
+Defaults env_keep += "TPU_NAME TPU_API_DISCOVERY_URL TORUS_AUTO_TPU"
 Defaults env_keep += "SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE PIP_CERT"
 Defaults env_keep += "http_proxy https_proxy no_proxy"
 %google-sudoers ALL=(ALL:ALL) NOPASSWD:ALL
 )";
+
+// torus_tpu for the system's Python; in a program that was started with the variable, its strategy.
+constexpr char kPythonPath[] =
+    "/opt/torus/python\n"
+    "import os; os.environ.get('TORUS_AUTO_TPU', '0') in ('', '0') or "
+    "__import__('torus_tpu.auto').auto.install()\n";
 
 // Debian's pip refuses to install outside a virtual environment; upstream's images do not.
 // Keys made at installation would be the same in every VM; a host's name is not the VM's.
@@ -172,6 +178,7 @@ ImageRecipe TpuVmRecipe(const HostPackages& host, std::string_view tensorflow) {
                 {"/etc/sudoers.d/10-torus", 0440, kSudoers},
                 {"/etc/environment", 0644, EnvironmentFile(environment)},
                 {"/etc/profile.d/torus.sh", 0644, Profile(environment)},
+                {"/usr/lib/python3/dist-packages/torus.pth", 0644, kPythonPath},
                 {"/etc/pip.conf", 0644, PipConf(host)},
                 {"/etc/apt/apt.conf.d/90torus", 0644, AptConf(host)},
                 {"/etc/hosts", 0644, "127.0.0.1 localhost\n"}},
