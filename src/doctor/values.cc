@@ -36,18 +36,6 @@ std::string_view DerivedBy(std::string_view derive) {
   return derive == "multiples" ? "choices" : std::string_view();
 }
 
-std::string Printable(std::string_view text) {
-  std::string printable;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F are control characters, too.
-    const bool wide = byte == 0xc2 && i + 1 < text.size() && (text[i + 1] & 0xe0) == 0x80;
-    if (wide) ++i;
-    printable += wide || byte < 0x20 || byte == 0x7f ? '?' : text[i];
-  }
-  return printable;
-}
-
 std::string Fill(std::string_view text, const Values& values) {
   std::string filled;
   while (!text.empty()) {

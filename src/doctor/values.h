@@ -19,9 +19,6 @@ void Derive(std::string_view derive, Values& values);
 // The names that `derive` adds; empty: there is no such.
 std::string_view DerivedBy(std::string_view derive);
 
-// `text` without what would move a reader's cursor: control characters become '?'.
-std::string Printable(std::string_view text);
-
 // `text` with each {name} replaced; a name without a value stays as it is.
 std::string Fill(std::string_view text, const Values& values);
 

@@ -19,12 +19,6 @@ TEST(Derive, NamesTheMultiplesNextToABatch) {
     EXPECT_EQ(Choices(batch, replicas), "") << batch;
 }
 
-TEST(Printable, LeavesNothingThatMovesACursor) {
-  EXPECT_EQ(Printable("a\x1b[2J\b\t\x7f"), "a?[2J???");
-  EXPECT_EQ(Printable("\xc2\x9b\xc2"), "?\xc2");
-  EXPECT_EQ(Printable("Größe"), "Größe");
-}
-
 TEST(Fill, PutsValuesIn) {
   const Values values{{"a", "1"}, {"b", "{a}"}};
   EXPECT_EQ(Fill("{a}+{b}={c}", values), "1+{a}={c}");

@@ -16,6 +16,8 @@
 #include <fstream>
 #include <new>
 
+#include "base/text.h"
+
 namespace torus::slice {
 namespace {
 
@@ -55,14 +57,6 @@ void RemoveDeadPages(const std::string& folder) {
 void Copy(std::span<char> field, std::string_view text) {
   const size_t size = std::min(text.size(), field.size() - 1);
   std::memcpy(field.data(), text.data(), size);
-}
-
-// "python3 train.py"
-std::string Command() {
-  std::string command = ReadText("/proc/self/cmdline");
-  while (!command.empty() && command.back() == '\0') command.pop_back();
-  std::ranges::replace(command, '\0', ' ');
-  return command;
 }
 
 // A new file of `size` zeros, mapped; null where there is none to be had.
@@ -172,7 +166,7 @@ std::unique_ptr<CountersPage> CountersPage::Make(const std::string& folder,
   header->duty_cycles_per_chip = static_cast<uint32_t>(identity.duty_cycles_per_chip);
   header->hbm_bandwidth = identity.hbm_bandwidth;
   Copy(header->accelerator_type, identity.accelerator_type);
-  Copy(header->command, Command());
+  Copy(header->command, CommandLine(ReadText("/proc/self/cmdline")));
   std::unique_ptr<CountersPage> page(new CountersPage(memory, size, std::move(path)));
   for (size_t d = 0; d < identity.devices.size(); ++d) {
     auto* const device = new (&page->device(d)) DeviceCounters;

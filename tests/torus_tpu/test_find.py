@@ -49,8 +49,8 @@ def refusal(*arguments, **environ):
 
 
 def test_this_process_has_it():
-    assert find(TPU_LIBRARY_PATH="/opt/torus/libtpu.so", TORUS_ENGINE="x") == ("local", "in this process", True)
-    assert find(TPU_NAME="local") == ("local", "in this process", None)
+    assert find(TPU_LIBRARY_PATH="/opt/torus/libtpu.so", TORUS_ENGINE="x") == ("local", "this process's own TPU", True)
+    assert find(TPU_NAME="local") == ("local", "this process's own TPU", None)
 
 
 def test_stock_tensorflow_in_a_tpu_vm_asks_the_worker(worker):

@@ -56,7 +56,8 @@ def _settle(connect, default, required):
         _reason = str(error)
         if required:
             raise
-        found, said = default(), f"no TPU, so this runs without one: {error}"
+        found, note = default()
+        said = f"no TPU, so this runs without one: {error}{note}"
     print(f"torus_tpu: {said}", file=sys.stderr, flush=True)
     return found
 

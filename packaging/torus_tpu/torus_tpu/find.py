@@ -29,13 +29,13 @@ def find(asked, has_kernels, environ=os.environ):
         if not has_kernels:
             raise NoTpu('the TPU is to be "local", in this process, and this TensorFlow has no kernels for TPUs: '
                         "install tensorflow-tpu, or name a worker (TPU_NAME=grpc://ADDRESS:8470)")
-        return Tpu("local", "in this process", here or None)
+        return Tpu("local", "this process's own TPU", here or None)
     if name and ("://" in name or "." in name or ":" in name):
         return _worker(name, None)
     if name:
         return _node(name, environ)
     if has_kernels and (environ.get("TPU_LIBRARY_PATH") or _has_chips()):
-        return Tpu("local", "in this process", here or None)
+        return Tpu("local", "this process's own TPU", here or None)
     if _answers("127.0.0.1", PORT) is None:
         return _worker(f"127.0.0.1:{PORT}", here or None)
     if environ.get("TPU_LIBRARY_PATH") or _has_chips():

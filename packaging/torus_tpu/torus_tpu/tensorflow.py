@@ -12,8 +12,11 @@ def has_kernels():
 
 
 def default_strategy():
+    """(strategy, what to know of it)."""
     import tensorflow as tf
-    return tf.distribute.get_strategy()
+    # Keras asks for XLA wherever a model allows it, and fails with a sentence about "platform Host".
+    note = "; tensorflow-tpu has no XLA for CPUs: compile Keras models with jit_compile=False" if has_kernels() else ""
+    return tf.distribute.get_strategy(), note
 
 
 def connect(asked, bfloat16):
@@ -22,7 +25,7 @@ def connect(asked, bfloat16):
     strategy = _strategies.get(found.tpu)
     if strategy is None:
         strategy = _strategies[found.tpu] = _initialise(found)
-    said = f"TPUStrategy of {strategy.num_replicas_in_sync} replicas, {found.where}"
+    said = f"TPUStrategy of {strategy.num_replicas_in_sync} replicas on {found.where}"
     return strategy, f"{said}; {choose_precision(found.software, bfloat16)}"
 
 
@@ -34,8 +37,13 @@ def _initialise(found):
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except Exception as error:  # of gRPC, of the worker, of a lookup: whatever it is, there is no TPU
-        first = str(error).strip().splitlines() or [""]
-        raise NoTpu(f"{found.where} does not serve: {type(error).__name__}: {first[0]}") from error
+        raise NoTpu(f"{found.where} does not serve: {type(error).__name__}: {_sentence(error)}") from error
+
+
+def _sentence(error):
+    """What an error says, without the graph around it."""
+    around = ("Graph execution error:", "Detected at node ", "  File ", "<stack traces unavailable>", "\t [[")
+    return next((line for line in str(error).splitlines() if line and not line.startswith(around)), "")
 
 
 def choose_precision(software, bfloat16):

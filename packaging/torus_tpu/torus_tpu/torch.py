@@ -7,7 +7,8 @@ from torus_tpu import NoTpu
 
 
 def default_device():
-    return torch.device("cpu")
+    """(device, what to know of it)."""
+    return torch.device("cpu"), ""
 
 
 def connect():

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/mutex.h"
+#include "base/text.h"
 
 namespace torus::tpu {
 namespace {
@@ -46,8 +47,7 @@ struct flock ByteOf(int core) {
 std::string CommandOf(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/cmdline", pid));
   std::string command((std::istreambuf_iterator<char>(file)), {});
-  while (!command.empty() && command.back() == '\0') command.pop_back();
-  std::ranges::replace(command, '\0', ' ');
+  command = CommandLine(command);
   constexpr size_t kEnough = 200;
   if (command.size() > kEnough) command = command.substr(0, kEnough) + "...";
   return command;
