@@ -4,6 +4,7 @@
 #ifndef TORUS_BASE_PROCESS_H_
 #define TORUS_BASE_PROCESS_H_
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,7 +16,7 @@ namespace torus {
 struct ProcessIdentity {
   int64_t pid = 0;
   uint64_t start_ticks = 0;  // field 22 of /proc/<pid>/stat
-  bool operator==(const ProcessIdentity&) const = default;
+  auto operator<=>(const ProcessIdentity&) const = default;
 };
 
 // The identity of a living process; none when there is no such process or it is a zombie. An error

@@ -30,12 +30,16 @@ constexpr std::string_view kFact = "fact: ";  // before a pattern of facts
 // Reads one text into a Knowledge; errors name the place.
 class KnowledgeReader {
  public:
+  using Scope = Knowledge::Scope;
+  explicit KnowledgeReader(Scope scope) : scope_(scope) {}
+
   Result<Knowledge> Read(const toml::table& root) {
     const auto* list = root["finding"].as_array();
     if (list == nullptr) return At(root, "there are no [[finding]] tables");
     for (const auto& node : *list) {
       const auto* table = node.as_table();
       if (table == nullptr) return At(node, "a finding is a table");
+      if (scope_ == Scope::kFacts && !IsOfFacts(*table)) continue;
       TORUS_RETURN_IF_ERROR(ReadKind(*table));
     }
     auto set = std::make_shared<RE2::Set>(Options(), RE2::UNANCHORED);
@@ -50,6 +54,13 @@ class KnowledgeReader {
   static Error At(const toml::node& node, fmt::format_string<Args...> format, Args&&... args) {
     return InvalidArgument("knowledge.toml:{}: {}", node.source().begin.line,
                            fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  static bool IsOfFacts(const toml::table& table) {
+    const auto* signs = table["signs"].as_array();
+    return signs != nullptr && std::ranges::any_of(*signs, [](const toml::node& sign) {
+             return sign.value_or(std::string_view()).starts_with(kFact);
+           });
   }
 
   Status ReadKind(const toml::table& table) {
@@ -143,26 +154,38 @@ class KnowledgeReader {
     return At(node, "unknown word \"{}\"", text);
   }
 
+  const Scope scope_;
   Knowledge all_;
 };
 
-Result<Knowledge> Knowledge::Parse(std::string_view text) {
+Result<Knowledge> Knowledge::Parse(std::string_view text, Scope scope) {
   try {
-    return KnowledgeReader().Read(toml::parse(text));
+    return KnowledgeReader(scope).Read(toml::parse(text));
   } catch (const toml::parse_error& error) {
     return InvalidArgument("knowledge.toml:{}: {}", error.source().begin.line, error.description());
   }
 }
 
+namespace {
+
+const Knowledge& ReadBuiltIn(Knowledge::Scope scope) {
+  auto read = Knowledge::Parse(kKnowledge, scope);
+  if (!read) {  // a test reads it
+    fmt::print(stderr, "{}\n", read.error().message());
+    std::abort();
+  }
+  return *new Knowledge(*std::move(read));
+}
+
+}  // namespace
+
 const Knowledge& Knowledge::BuiltIn() {
-  static const Knowledge& knowledge = *[] {
-    auto read = Parse(kKnowledge);
-    if (!read) {  // a test reads it
-      fmt::print(stderr, "{}\n", read.error().message());
-      std::abort();
-    }
-    return new Knowledge(*std::move(read));
-  }();
+  static const Knowledge& knowledge = ReadBuiltIn(Scope::kAll);
+  return knowledge;
+}
+
+const Knowledge& Knowledge::OfFacts() {
+  static const Knowledge& knowledge = ReadBuiltIn(Scope::kFacts);
   return knowledge;
 }
 

@@ -36,10 +36,13 @@ struct Kind {
 
 class Knowledge {
  public:
+  enum class Scope { kAll, kFacts };  // kFacts: the kinds that a fact can show, in less memory
+
   // Reads the text of knowledge.toml. INVALID_ARGUMENT says the line and what is wrong there.
-  static Result<Knowledge> Parse(std::string_view toml);
-  // The one that is built in.
+  static Result<Knowledge> Parse(std::string_view toml, Scope scope = Scope::kAll);
+  // The ones that are built in.
   static const Knowledge& BuiltIn();
+  static const Knowledge& OfFacts();
 
   const std::vector<Kind>& kinds() const { return kinds_; }
   // The patterns that match, by their numbers in Kind: of a log's line, or of a fact.

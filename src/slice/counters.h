@@ -135,6 +135,7 @@ struct DeviceReading {
 };
 
 struct PageReading {
+  int64_t pid = 0;  // as the file's name says; for who has read it to set
   std::string accelerator_type, command;
   int devices_per_chip = 1, duty_cycles_per_chip = 1;
   double hbm_bandwidth = 0;

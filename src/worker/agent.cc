@@ -205,6 +205,7 @@ void Agent::Watch(const WorkerOrder& order, const ProcessIdentity& init) {
   // A program of the VM's may have had the port.
   if (!metrics_.is_listening()) metrics_.Listen(init.pid).ok();
   RefuseTensorFlow(order.vm(), init.pid);
+  Diagnose(order.vm(), init);
   const auto answers = Sandbox::SshAnswers(order.vm().address(), kLook);
   const std::string untold = answers ? "" : answers.error().message();
   if (!answers && untold != untold_) spdlog::warn("{}", untold);
@@ -274,7 +275,12 @@ void Agent::RefuseTensorFlow(const VmSpec& vm, int64_t pid) {
   if (!kept.ok()) spdlog::warn("port 8470 is left closed: {}", kept.message());
 }
 
+void Agent::Diagnose(const VmSpec& vm, const ProcessIdentity& init) {
+  if (watcher_.Look(init, vm.uid_base())) Send(reported_);
+}
+
 void Agent::StopServers() {
+  watcher_.Forget();
   refusal_.Stop();
   metrics_.Stop();
   metadata_.Stop();
@@ -341,6 +347,8 @@ void Agent::Send(Observed observed) {
     attribute.set_key(name.substr(slash + 1));
     attribute.set_value(value);
   }
+  observed.clear_findings();
+  for (auto& finding : watcher_.findings()) *observed.add_findings() = std::move(finding);
   reported_ = observed;
   report_(std::move(observed));
 }

@@ -21,6 +21,7 @@
 #include "worker/plan.h"
 #include "worker/sandbox.h"
 #include "worker/tensorflow_refusal.h"
+#include "worker/watcher.h"
 
 namespace torus::worker {
 
@@ -49,6 +50,8 @@ class Agent {
   Status Serve(const VmSpec& vm, int64_t pid);
   void ServeMetrics(int64_t pid);
   void RefuseTensorFlow(const VmSpec& vm, int64_t pid);
+  // Has the doctor look at the VM's programs, and reports what it finds.
+  void Diagnose(const VmSpec& vm, const ProcessIdentity& init);
   void StopServers();
   Accounts ReadKeys(const VmSpec& vm);
   void Fail(const WorkerOrder& order, const Status& status);
@@ -66,6 +69,7 @@ class Agent {
   MetadataServer metadata_;
   MetricsServer metrics_;
   TensorFlowRefusal refusal_;
+  Watcher watcher_;
 
   Mutex mutex_;
   Condition wake_;

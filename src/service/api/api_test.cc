@@ -89,15 +89,17 @@ class ApiTest : public ::testing::Test {
     return Ok("POST", std::string(kNodes) + "?nodeId=" + id, body);
   }
   // What the controller does when the backend reports `phase`.
-  void Advance(const std::string& id, Phase phase) {
+  void Advance(const std::string& id, Phase phase,
+               const std::vector<model::Symptom>& symptoms = {}) {
     const std::string name = "projects/p/locations/us-central1-a/nodes/" + id;
     const Status status = store_->WriteAndWait([&](store::Transaction& transaction) -> Status {
       TORUS_ASSIGN_OR_RETURN(auto node, transaction.Find<model::NodeRecord>(name));
       std::vector<model::OperationRecord> operations;
       for (const auto& operation : node->operations())
         operations.push_back(**transaction.Find<model::OperationRecord>(operation));
-      model::AdvanceNode({.phase = phase, .generation = node->generation()}, {}, &*node,
-                         operations);
+      model::AdvanceNode(
+          {.phase = phase, .generation = node->generation(), .symptoms = {symptoms}}, {}, &*node,
+          operations);
       for (const auto& operation : operations) TORUS_RETURN_IF_ERROR(transaction.Put(operation));
       return transaction.Put(*node);
     });
@@ -110,6 +112,30 @@ class ApiTest : public ::testing::Test {
   std::unique_ptr<gateway::Registry> registry_;
   std::unique_ptr<gateway::Rest> rest_;
 };
+
+TEST_F(ApiTest, WhatTheDoctorFindsIsTheNodesHealth) {
+  Create("n1");
+  model::Symptom warning, error;
+  warning.set_details("TD047: idle");
+  error.set_details("TD044: process 7 leaves the TPU alone\nrun it so");
+  error.mutable_create_time()->set_seconds(60);
+  error.set_is_error(true);
+  Advance("n1", Phase::kRunning, {warning});
+  const std::string path = std::string(kNodes) + "/n1";
+  EXPECT_EQ(Ok("GET", path)["health"], "HEALTHY");
+  EXPECT_EQ(Ok("GET", path)["symptoms"],
+            json::parse(R"([{"createTime": "1970-01-01T00:00:00Z", "details": "TD047: idle",
+                             "workerId": "0"}])"));
+  Advance("n1", Phase::kRunning, {warning, error});
+  const json node = Ok("GET", path);
+  EXPECT_EQ(node["health"], "UNHEALTHY_TENSORFLOW");
+  EXPECT_EQ(node["healthDescription"], "TD044: process 7 leaves the TPU alone");
+  EXPECT_EQ(node["symptoms"][1]["createTime"], "1970-01-01T00:01:00Z");
+  EXPECT_EQ(node["symptoms"][1]["details"], error.details());
+  Advance("n1", Phase::kRunning);
+  EXPECT_EQ(Ok("GET", path)["health"], "HEALTHY");
+  EXPECT_FALSE(Ok("GET", path).contains("symptoms"));
+}
 
 TEST_F(ApiTest, ANodesLife) {
   const json operation = Create("n1");

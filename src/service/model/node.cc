@@ -40,6 +40,7 @@ class Step {
 
   Advance Run() {
     TakeGuestAttributes();
+    TakeSymptoms();
     HonourCancel();
     ShowDetail();
     switch (node_.state()) {
@@ -152,6 +153,20 @@ class Step {
       if (attributes.empty() || std::ranges::equal(host.guest_attributes(), attributes, same))
         continue;
       host.mutable_guest_attributes()->Assign(attributes.begin(), attributes.end());
+      result_.changed = true;
+    }
+  }
+
+  void TakeSymptoms() {
+    const int known = std::min(node_.hosts_size(), static_cast<int>(seen_.symptoms.size()));
+    for (int i = 0; i < known; ++i) {
+      const auto& symptoms = seen_.symptoms[i];
+      Host& host = *node_.mutable_hosts(i);
+      const auto same = [](const Symptom& a, const Symptom& b) {
+        return a.details() == b.details() && a.create_time().seconds() == b.create_time().seconds();
+      };
+      if (std::ranges::equal(host.symptoms(), symptoms, same)) continue;
+      host.mutable_symptoms()->Assign(symptoms.begin(), symptoms.end());
       result_.changed = true;
     }
   }

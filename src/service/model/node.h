@@ -44,6 +44,7 @@ struct Observation {
   Status error;
   bool permanent = false;                                // trying again cannot help
   std::vector<std::vector<Attribute>> guest_attributes;  // one list a host; empty: no news
+  std::vector<std::vector<Symptom>> symptoms;            // one list a host: all of now
 };
 
 // INVALID_ARGUMENT in upstream's words if `verb` ("update", "stop", "start", "delete") is not legal

@@ -155,6 +155,18 @@ TEST(Node, LostVmIsRepairedAndSilenceIsNoLoss) {
   EXPECT_EQ(life.node.health_description(), "");
 }
 
+TEST(Node, WhatTheDoctorFindsComesAndGoes) {
+  Life life(READY, "");
+  Symptom symptom;
+  symptom.set_details("TD044: unused");
+  EXPECT_TRUE(life.See(Observation{.phase = Phase::kRunning, .symptoms = {{symptom}}}).changed);
+  EXPECT_EQ(life.node.hosts(0).symptoms(0).details(), "TD044: unused");
+  EXPECT_FALSE(life.See(Observation{.phase = Phase::kRunning, .symptoms = {{symptom}}}).changed);
+  EXPECT_FALSE(life.See(Observation{.phase = Phase::kUnknown}).changed) << "no news";
+  EXPECT_TRUE(life.See(Observation{.phase = Phase::kRunning, .symptoms = {{}}}).changed);
+  EXPECT_EQ(life.node.hosts(0).symptoms_size(), 0);
+}
+
 TEST(Node, FailedStartFallsBackToStopped) {
   Life life(STOPPED, "");
   life.Begin("start");

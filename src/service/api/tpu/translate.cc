@@ -9,9 +9,37 @@ namespace {
 
 constexpr int kTpuPort = 8470;  // where upstream's endpoint says that a TPU's worker listens
 
-v2::Node::Health HealthOf(const model::NodeRecord& record) {
-  if (!record.health_description().empty()) return v2::Node::TIMEOUT;
-  return record.state() == model::READY ? v2::Node::HEALTHY : v2::Node::HEALTH_UNSPECIFIED;
+// The worst that the doctor finds on any host; none: nothing that keeps the TPU from being used.
+const model::Symptom* ErrorOf(const model::NodeRecord& record) {
+  for (const auto& host : record.hosts())
+    for (const auto& symptom : host.symptoms())
+      if (symptom.is_error()) return &symptom;
+  return nullptr;
+}
+
+void SetHealth(const model::NodeRecord& record, v2::Node* node) {
+  node->set_health_description(record.health_description());
+  if (!record.health_description().empty()) {
+    node->set_health(v2::Node::TIMEOUT);
+  } else if (record.state() != model::READY) {
+    node->set_health(v2::Node::HEALTH_UNSPECIFIED);
+  } else if (const auto* error = ErrorOf(record)) {
+    node->set_health(v2::Node::UNHEALTHY_TENSORFLOW);
+    node->set_health_description(error->details().substr(0, error->details().find('\n')));
+  } else {
+    node->set_health(v2::Node::HEALTHY);
+  }
+}
+
+void AddSymptoms(const model::NodeRecord& record, v2::Node* node) {
+  for (int worker = 0; worker < record.hosts_size(); ++worker) {
+    for (const auto& symptom : record.hosts(worker).symptoms()) {
+      auto* added = node->add_symptoms();
+      *added->mutable_create_time() = symptom.create_time();
+      added->set_details(symptom.details());
+      added->set_worker_id(std::to_string(worker));
+    }
+  }
 }
 
 void AddEndpoints(const model::NodeRecord& record, v2::Node* node) {
@@ -47,8 +75,8 @@ v2::Node ToWire(const model::NodeRecord& record, const hardware::Catalogue& cata
   node.set_description(record.description());
   node.set_accelerator_type(record.accelerator_type());
   node.set_state(static_cast<v2::Node::State>(record.state()));
-  node.set_health_description(record.health_description());
-  node.set_health(HealthOf(record));
+  SetHealth(record, &node);
+  AddSymptoms(record, &node);
   node.set_runtime_version(record.runtime_version());
   SetNetwork(record.network(), node.mutable_network_config());
   node.set_cidr_block(record.cidr_block());

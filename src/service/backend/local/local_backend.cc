@@ -65,7 +65,7 @@ Code FailureCode(int code) {
   return canonical ? static_cast<Code>(code) : Code::kInternal;
 }
 
-std::vector<model::Attribute> ToModel(const worker::Observed& seen) {
+std::vector<model::Attribute> AttributesOf(const worker::Observed& seen) {
   std::vector<model::Attribute> attributes;
   for (const auto& from : seen.guest_attributes()) {
     auto& attribute = attributes.emplace_back();
@@ -76,13 +76,25 @@ std::vector<model::Attribute> ToModel(const worker::Observed& seen) {
   return attributes;
 }
 
+std::vector<model::Symptom> SymptomsOf(const worker::Observed& seen) {
+  std::vector<model::Symptom> symptoms;
+  for (const auto& finding : seen.findings()) {
+    auto& symptom = symptoms.emplace_back();
+    symptom.mutable_create_time()->set_seconds(finding.since());
+    symptom.set_details(fmt::format("{}: {}", finding.id(), finding.text()));
+    symptom.set_is_error(finding.is_error());
+  }
+  return symptoms;
+}
+
 // The state of the whole slice: that of its least advanced VM.
 model::Observation Together(const std::vector<worker::Observed>& vms, int64_t order) {
   model::Observation all{.phase = Phase::kUnknown, .generation = order};
   int running = 0, stopped = 0, deleted = 0;
   for (const auto& vm : vms) {
     all.generation = std::min(all.generation, vm.generation());
-    all.guest_attributes.push_back(ToModel(vm));
+    all.guest_attributes.push_back(AttributesOf(vm));
+    all.symptoms.push_back(SymptomsOf(vm));
     const bool current = vm.generation() >= order;
     running += vm.phase() == worker::RUNNING;
     stopped += vm.phase() == worker::STOPPED && current;
