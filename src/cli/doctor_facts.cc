@@ -28,7 +28,8 @@ Facts LinesOf(const std::string& text) {
 Facts FactsOf(const Json& node, const std::string& name) {
   const auto text = [&](const char* field) { return node.value(field, std::string()); };
   Facts facts{fmt::format("node {} {}", name, text("state"))};
-  if (const auto health = text("health"); !health.empty())
+  // What the doctor in the worker found is found again by looking there.
+  if (const auto health = text("health"); !health.empty() && !node.contains("symptoms"))
     facts.push_back(fmt::format("node {} health {} {}", name, health, text("healthDescription")));
   return facts;
 }

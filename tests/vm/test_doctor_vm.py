@@ -34,6 +34,29 @@ def test_a_program_that_leaves_the_tpu_alone_is_named_within_30_seconds(local, v
     assert "TD044" not in findings(local, vm)
 
 
+def health(local, vm):
+    """(health, its description, the symptoms' details) as `describe` has them."""
+    node = json.loads(local.vm("describe", vm, "--format=json").stdout)
+    return (node["health"], node.get("healthDescription", ""),
+            [symptom["details"] for symptom in node.get("symptoms", [])])
+
+
+def test_the_worker_itself_finds_it_and_says_so_everywhere(local, vm):
+    """Nobody asked: in describe, in the VM's log, and on the terminal where it was started."""
+    start = (f"script -qfc {shlex.quote('python3 -c ' + shlex.quote(IDLE))} /tmp/terminal "
+             ">/dev/null 2>&1 </dev/null & sleep 1; pgrep -f '^python3 -c' | head -1")
+    pid = local.says(vm, start).strip()
+    found = torus.eventually(lambda: (now := health(local, vm)) and now[2] and now, seconds=40, what="the symptom")
+    said = f"TD044: Process {pid} (python3 -c"
+    assert found[0] == "UNHEALTHY_TENSORFLOW" and found[1].startswith(said) and found[2][0].startswith(said)
+    assert f"found TD044: Process {pid}" in local.says(vm, "cat /var/log/torus-doctor.log")
+    assert local.says(vm, "stat -c %U /var/log/torus-doctor.log").strip() == "root"
+    assert local.says(vm, "cat /tmp/terminal").count("[torus doctor] Process") == 1
+    local.says(vm, f"kill {pid}")
+    torus.eventually(lambda: health(local, vm) == ("HEALTHY", "", []), seconds=30, what="health")
+    assert "over  TD044" in local.says(vm, "cat /var/log/torus-doctor.log")
+
+
 def test_a_stopped_vm(local, vm):
     local.vm("stop", vm, "--quiet")
     assert f"The TPU {vm} is STOPPED" in findings(local, vm)["TD011"]["cause"]
