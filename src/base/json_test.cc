@@ -21,5 +21,10 @@ TEST(DumpJson, ReplacesBytesThatAreNoText) {
   }
 }
 
+TEST(Json, BytesThatAreNoUtf8AreReplaced) {
+  EXPECT_EQ(ValidUtf8("Größe \"\n"), "Größe \"\n");
+  EXPECT_EQ(ValidUtf8("a\xff\xc3"), "a\uFFFD\uFFFD");
+}
+
 }  // namespace
 }  // namespace torus

@@ -29,7 +29,8 @@ Facts FactsOf(const Json& node, const std::string& name) {
   const auto text = [&](const char* field) { return node.value(field, std::string()); };
   Facts facts{fmt::format("node {} {}", name, text("state"))};
   // What the doctor in the worker found is found again by looking there.
-  if (const auto health = text("health"); !health.empty() && !node.contains("symptoms"))
+  const bool by_doctor = text("health") == "UNHEALTHY_TENSORFLOW" && node.contains("symptoms");
+  if (const auto health = text("health"); !health.empty() && !by_doctor)
     facts.push_back(fmt::format("node {} health {} {}", name, health, text("healthDescription")));
   return facts;
 }

@@ -16,11 +16,11 @@ namespace torus::worker {
 // O_CREAT. None where there is no such thing, or a link on the way.
 Fd OpenBelow(int folder, const std::string& path, uint64_t flags, uint64_t mode = 0);
 
-// The bytes of a plain file; none of one that is larger than `most`, or no plain file.
+// The bytes of a plain file; none of one that has more than `most` bytes, or no plain file.
 std::string ReadBelow(int folder, const std::string& path, size_t most);
 
 // Adds to a log of the VM's, which is made if need be, owned by `owner` of the host, and begun anew
-// when it is larger than `most`. Whatever stands in the way, a full disk or a folder of that name,
+// when it has more than `most` bytes. Whatever stands in the way, a full disk or a folder of that name,
 // leaves it out.
 void AppendBelow(int folder, const std::string& path, const std::string& text, uint32_t owner,
                  int64_t most);

@@ -21,9 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxCommand = 200;
-constexpr int kPtsMajor = 136, kPtsLastMajor = 143;  // 256 terminals each
+constexpr unsigned kPtsMajor = 136, kPtsLastMajor = 143;  // 256 terminals each
 constexpr char kLibtpu[] = "libtpu.so";
 constexpr char kWorkerPort[] = ":2116";  // 8470
+// As src/cli/doctor_facts.py has them, for machines without a worker of ours.
 constexpr std::array kLibraries{
     std::pair{"libtensorflow_cc.so", "tensorflow"}, std::pair{"_pywrap_tensorflow", "tensorflow"},
     std::pair{"libjax_common.so", "jax"}, std::pair{"xla_extension.so", "jax"},
@@ -81,6 +82,10 @@ int64_t InnermostPid(const std::string& status) {
   return pid;
 }
 
+bool IsPseudoTerminal(dev_t device) {
+  return major(device) >= kPtsMajor && major(device) <= kPtsLastMajor;
+}
+
 int TerminalOf(const std::string& stat) {
   const size_t after_name = stat.rfind(") ");
   if (after_name == std::string::npos) return 0;
@@ -88,9 +93,9 @@ int TerminalOf(const std::string& stat) {
   std::string state;
   int64_t parent = 0, group = 0, session = 0, device = 0;
   if (!(fields >> state >> parent >> group >> session >> device)) return 0;
-  const auto kind = static_cast<int>(major(static_cast<dev_t>(device)));
-  if (kind < kPtsMajor || kind > kPtsLastMajor) return 0;
-  return (kind - kPtsMajor) * 256 + static_cast<int>(minor(static_cast<dev_t>(device))) + 1;
+  const auto terminal = static_cast<dev_t>(device);
+  if (!IsPseudoTerminal(terminal)) return 0;
+  return static_cast<int>((major(terminal) - kPtsMajor) * 256 + minor(terminal) + 1);
 }
 
 std::vector<std::string> SocketsToWorkers(const std::string& table) {

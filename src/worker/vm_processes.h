@@ -5,6 +5,8 @@
 #ifndef TORUS_WORKER_VM_PROCESSES_H_
 #define TORUS_WORKER_VM_PROCESSES_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -50,6 +52,8 @@ class VmProcesses {
 std::string FrameworkIn(const std::string& maps);
 // The pid in the innermost namespace, of a /proc/<pid>/status; 0: it says none.
 int64_t InnermostPid(const std::string& status);
+// A terminal of /dev/pts, by its device number (Linux: Documentation/admin-guide/devices.txt).
+bool IsPseudoTerminal(dev_t device);
 // As VmProcess::terminal, of a /proc/<pid>/stat.
 int TerminalOf(const std::string& stat);
 // The sockets (inodes) of a /proc/<pid>/net/tcp or tcp6 that are connected to port 8470.

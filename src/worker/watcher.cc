@@ -4,12 +4,12 @@
 #include <fmt/chrono.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 
+#include "base/json.h"
 #include "doctor/diagnosis.h"
 #include "slice/counters.h"
 #include "worker/below.h"
@@ -27,7 +27,7 @@ int64_t UnixNow() {
 }
 
 std::string TextOf(const doctor::Finding& finding) {
-  return fmt::format("{}\n{}", finding.cause, finding.cure);
+  return ValidUtf8(fmt::format("{}\n{}", finding.cause, finding.cure));
 }
 
 // A line of the VM's log.
@@ -45,7 +45,7 @@ void SayOnTerminal(int root, int terminal, const Finding& finding) {
   const Fd file = OpenBelow(root, fmt::format("dev/pts/{}", terminal - 1), O_WRONLY);
   struct stat info;
   if (!file || fstat(file.get(), &info) != 0 || !S_ISCHR(info.st_mode) ||
-      major(info.st_rdev) < 136 || major(info.st_rdev) > 143)
+      !IsPseudoTerminal(info.st_rdev))
     return;
   std::string text;
   for (const char c : finding.text()) text += c == '\n' ? "\r\n  " : std::string(1, c);

@@ -42,12 +42,14 @@ def health(local, vm):
 
 
 def test_the_worker_itself_finds_it_and_says_so_everywhere(local, vm):
-    """Nobody asked: in describe, in the VM's log, and on the terminal where it was started."""
-    start = (f"script -qfc {shlex.quote('python3 -c ' + shlex.quote(IDLE))} /tmp/terminal "
-             ">/dev/null 2>&1 </dev/null & sleep 1; pgrep -f '^python3 -c' | head -1")
+    """Nobody asked: in describe, in the VM's log, and on the terminal where it was started. Whatever bytes the
+    program's name has, they reach the service as text."""
+    run = """python3 /tmp/idle.py "$(printf 'a\\377b')\""""
+    start = (f"printf %s {shlex.quote(IDLE)} > /tmp/idle.py; script -qfc {shlex.quote(run)} /tmp/terminal "
+             ">/dev/null 2>&1 </dev/null & sleep 2; pgrep -f '^python3 /tmp/idle' | head -1")
     pid = local.says(vm, start).strip()
     found = torus.eventually(lambda: (now := health(local, vm)) and now[2] and now, seconds=40, what="the symptom")
-    said = f"TD044: Process {pid} (python3 -c"
+    said = f"TD044: Process {pid} (python3 /tmp/idle.py a\N{REPLACEMENT CHARACTER}b)"
     assert found[0] == "UNHEALTHY_TENSORFLOW" and found[1].startswith(said) and found[2][0].startswith(said)
     assert f"found TD044: Process {pid}" in local.says(vm, "cat /var/log/torus-doctor.log")
     assert local.says(vm, "stat -c %U /var/log/torus-doctor.log").strip() == "root"

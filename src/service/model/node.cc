@@ -1,5 +1,7 @@
 #include "service/model/node.h"
 
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 
 #include "service/model/operation.h"
@@ -39,8 +41,8 @@ class Step {
       : seen_(seen), now_(now), node_(*node), operations_(operations) {}
 
   Advance Run() {
-    TakeGuestAttributes();
-    TakeSymptoms();
+    TakeLists(seen_.guest_attributes, false, &Host::mutable_guest_attributes);
+    TakeLists(seen_.symptoms, true, &Host::mutable_symptoms);
     HonourCancel();
     ShowDetail();
     switch (node_.state()) {
@@ -142,31 +144,17 @@ class Step {
     }
   }
 
-  void TakeGuestAttributes() {
-    const int known = std::min(node_.hosts_size(), static_cast<int>(seen_.guest_attributes.size()));
+  // Puts each host's list into its record, where it is another one.
+  template <typename Value>
+  void TakeLists(const std::vector<std::vector<Value>>& lists, bool empty_is_news,
+                 google::protobuf::RepeatedPtrField<Value>* (Host::*list_of)()) {
+    const int known = std::min(node_.hosts_size(), static_cast<int>(lists.size()));
     for (int i = 0; i < known; ++i) {
-      const auto& attributes = seen_.guest_attributes[i];
-      Host& host = *node_.mutable_hosts(i);
-      const auto same = [](const Attribute& a, const Attribute& b) {
-        return a.namespace_() == b.namespace_() && a.key() == b.key() && a.value() == b.value();
-      };
-      if (attributes.empty() || std::ranges::equal(host.guest_attributes(), attributes, same))
-        continue;
-      host.mutable_guest_attributes()->Assign(attributes.begin(), attributes.end());
-      result_.changed = true;
-    }
-  }
-
-  void TakeSymptoms() {
-    const int known = std::min(node_.hosts_size(), static_cast<int>(seen_.symptoms.size()));
-    for (int i = 0; i < known; ++i) {
-      const auto& symptoms = seen_.symptoms[i];
-      Host& host = *node_.mutable_hosts(i);
-      const auto same = [](const Symptom& a, const Symptom& b) {
-        return a.details() == b.details() && a.create_time().seconds() == b.create_time().seconds();
-      };
-      if (std::ranges::equal(host.symptoms(), symptoms, same)) continue;
-      host.mutable_symptoms()->Assign(symptoms.begin(), symptoms.end());
+      auto& present = *(node_.mutable_hosts(i)->*list_of)();
+      const bool is_news = !lists[i].empty() || empty_is_news;
+      const auto same = google::protobuf::util::MessageDifferencer::Equals;
+      if (!is_news || std::ranges::equal(present, lists[i], same)) continue;
+      present.Assign(lists[i].begin(), lists[i].end());
       result_.changed = true;
     }
   }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kTpuPort = 8470;  // where upstream's endpoint says that a TPU's worker listens
 
-// The worst that the doctor finds on any host; none: nothing that keeps the TPU from being used.
+// What the doctor finds that keeps the TPU from being used, on the first host that has any; or null.
 const model::Symptom* ErrorOf(const model::NodeRecord& record) {
   for (const auto& host : record.hosts())
     for (const auto& symptom : host.symptoms())
